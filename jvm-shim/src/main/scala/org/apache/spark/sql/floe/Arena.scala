@@ -1,0 +1,105 @@
+package org.apache.spark.sql.floe
+
+import org.apache.spark.unsafe.Platform
+
+/**
+ * Space for keys and values: bump allocation in extents, and free lists for what came back.
+ * Everything is a multiple of 8 bytes, as UnsafeRows are. Blocks up to [[Arena.ExactBytes]] return
+ * to a list of their exact size; larger ones go to bins of a power of two and are split on reuse.
+ * The lists run through the free blocks themselves, so a mass removal costs no heap. When a block
+ * may come back is not decided here: see [[HotTable]].
+ */
+private[floe] final class Arena(memory: StoreMemory) {
+  import Arena._
+
+  private val slabs = memory.slabs
+  private val exact = new Array[Long](ExactBytes / 8 + 1)
+  private val bins = new Array[Long](64)
+  private var cursor = 0L
+  private var limit = 0L
+  private var nextExtent = FirstExtent
+  private var freeBytes_ = 0L
+  private var taken_ = 0L
+
+  /** Bytes on the free lists: held, and of no use until somebody asks for that size. */
+  def freeBytes: Long = freeBytes_ + (limit - cursor)
+  def taken: Long = taken_
+
+  /** Space for `bytes` bytes, or an exception and nothing changed. */
+  def allocate(bytes: Int): Long = {
+    val size = roundUp(bytes)
+    if (size <= ExactBytes) {
+      val head = exact(size >>> 3)
+      if (head != 0) {
+        exact(size >>> 3) = Platform.getLong(null, slabs.address(head))
+        freeBytes_ -= size
+        head
+      } else bump(size)
+    } else {
+      val found = takeFromBins(size)
+      if (found != 0) found else bump(size)
+    }
+  }
+
+  def release(ref: Long, bytes: Int): Unit = if (ref != 0) {
+    val size = roundUp(bytes)
+    val address = slabs.address(ref)
+    freeBytes_ += size
+    if (size <= ExactBytes) {
+      Platform.putLong(null, address, exact(size >>> 3))
+      exact(size >>> 3) = ref
+    } else {
+      val bin = binOf(size)
+      Platform.putLong(null, address, bins(bin))
+      Platform.putLong(null, address + 8, size)
+      bins(bin) = ref
+    }
+  }
+
+  /** Counts bytes that Python filled with rows while loading. */
+  def adopted(bytes: Long): Unit = taken_ += bytes
+
+  private def takeFromBins(size: Int): Long = {
+    var bin = binOf(size) + 1 // every block of the next bin is large enough
+    while (bin < bins.length && bins(bin) == 0) bin += 1
+    if (bin == bins.length) 0L
+    else {
+      val ref = bins(bin)
+      val address = slabs.address(ref)
+      val have = Platform.getLong(null, address + 8).toInt
+      bins(bin) = Platform.getLong(null, address)
+      freeBytes_ -= have
+      if (have > size) release(ref + size, have - size)
+      ref
+    }
+  }
+
+  private def bump(size: Int): Long = {
+    if (limit - cursor < size) refill(size)
+    val ref = cursor
+    cursor += size
+    ref
+  }
+
+  private def refill(size: Int): Unit = {
+    val extent = memory.take(Extents.Arena, math.max(size.toLong, nextExtent))
+    if (limit > cursor) {
+      val rest = (limit - cursor).toInt
+      release(cursor, rest)
+    }
+    taken_ += extent.bytes
+    cursor = extent.ref
+    limit = extent.ref + extent.bytes
+    // A quarter of what the store holds: few calls for large stores, little waste for small ones.
+    nextExtent = math.min(LargestExtent, java.lang.Long.highestOneBit(math.max(taken_ / 4, FirstExtent)))
+  }
+}
+
+private[floe] object Arena {
+  val ExactBytes = 1024
+  private val FirstExtent = 16L << 10
+  private val LargestExtent = 4L << 20
+
+  private def roundUp(bytes: Int): Int = math.max(8, (bytes + 7) & ~7)
+  private def binOf(size: Int): Int = 31 - Integer.numberOfLeadingZeros(size)
+}

@@ -1,0 +1,115 @@
+"""Loading: durable files become rows in a store's memory, staged for the shim to link.
+
+Portions of rows are copied into arena extents as [hash][key][value] and described by staged rows in
+an extent that is given back afterwards. The shim links them in order: newest wins there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import numpy as np
+
+from floe.checkpoint.lineage import Lineage
+from floe.checkpoint.log import KnownSegment, LogState
+from floe.checkpoint.source import FileSource
+from floe.format import block, manifest
+from floe.format.layout import STAGED
+from floe.format.rows import Rows
+from floe.format.words import U64
+from floe.storage import paths, segments
+from floe.storage.slabs import Extent
+from floe.storage.space import Space
+
+__all__ = ["Loading", "Portion", "needed"]
+
+# Arena extents that a load fills: a quarter of the smallest useful slab.
+_PORTION_BYTES = 4 << 20
+_PORTION_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Rows ready to be linked, of the commit that `version` and `id` name."""
+
+    version: int
+    id: UUID
+    staged: Extent
+    count: int
+    arena: Extent
+
+
+def needed(source: FileSource, lineage: Lineage) -> None:
+    """Asks for the segments of the lineage's snapshot, before anything is copied."""
+    version, id = lineage.base
+    if not lineage.in_memory and version > 0 and id is not None:
+        name = paths.manifest(version, id)
+        _, entries = manifest.decode(source.read(name), str(source.directory / name))
+        source.require([entry.name for entry in entries])
+
+
+@dataclass(slots=True)
+class Loading:
+    """One load in progress: an iterator of portions, and the log state it ends with."""
+
+    source: FileSource
+    lineage: Lineage
+    space: Space
+    allocate: Callable[[str, int], Extent]  # (kind, bytes)
+    log: LogState = field(default_factory=LogState)
+
+    def portions(self) -> Iterator[Portion]:
+        version, id = self.lineage.base
+        if not self.lineage.in_memory and version > 0 and id is not None:
+            yield from self._snapshot(version, id)
+        for commit in self.lineage.commits:
+            for rows in commit.batches:
+                yield from self._stage(rows, None, commit.trailer.version, commit.trailer.id)
+
+    def _snapshot(self, version: int, id: UUID) -> Iterator[Portion]:
+        name = paths.manifest(version, id)
+        _, entries = manifest.decode(self.source.read(name), str(self.source.directory / name))
+        for entry in entries:
+            path = self.source.path(entry.name)
+            words: list[U64] = []
+            seen = 0
+            for rows, at in segments.read(path, name=str(path), sealed=(entry.bytes, entry.crc)):
+                live = entry.live[seen : seen + len(rows)]
+                seen += len(rows)
+                words.append(at)
+                markers = block.marker(entry.number, at)
+                if not live.all():
+                    rows, markers = rows.take(live), markers[live]
+                yield from self._stage(rows, markers, version, id)
+            self.log.segments[entry.number] = KnownSegment(
+                entry, np.concatenate(words) if words else np.empty(0, np.uint64)
+            )
+
+    def _stage(self, rows: Rows, markers: U64 | None, version: int, id: UUID) -> Iterator[Portion]:
+        ends = np.cumsum((rows.key_words + rows.value_words + np.uint64(1)) * np.uint64(8))
+        start = 0
+        while start < len(rows):
+            before = int(ends[start - 1]) if start else 0
+            stop = int(np.searchsorted(ends, before + _PORTION_BYTES, side="right"))
+            stop = min(max(stop, start + 1), start + _PORTION_ROWS, len(rows))
+            part = rows if (start, stop) == (0, len(rows)) else rows.slice(start, stop)
+            marks = None if markers is None else markers[start:stop]
+            yield self._portion(part, marks, version, id)
+            start = stop
+
+    def _portion(self, rows: Rows, markers: U64 | None, version: int, id: UUID) -> Portion:
+        records, starts = rows.records()
+        arena = self.allocate("arena", records.nbytes)
+        self.space.words[arena.ref >> 3 : (arena.ref >> 3) + len(records)] = records
+        staged = self.allocate("staged", len(rows) * STAGED.itemsize)
+        out = self.space.structs(staged.ref, len(rows), STAGED)
+        key_refs = np.uint64(arena.ref) + starts * np.uint64(8)
+        out["key"] = key_refs
+        out["value"] = key_refs + np.uint64(8) * (rows.key_words + np.uint64(1))
+        out["cold"] = 0 if markers is None else markers
+        out["expiry"] = rows.expiry
+        out["key_len"] = rows.key_len
+        out["value_len"] = rows.value_len
+        out["family"] = rows.family
+        out["op"] = rows.op
+        return Portion(version, id, staged, len(rows), arena)

@@ -1,0 +1,59 @@
+"""What a store has in its log: the segments of its last snapshot, by number.
+
+The sidecar forgets this when it dies; the next snapshot then finds no segment for the markers that
+entries carry, takes those entries for dirty and writes them again. Nothing is lost but the saving.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from floe.format import block
+from floe.format.manifest import SegmentEntry
+from floe.format.words import U64
+
+__all__ = ["KnownSegment", "LogState"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownSegment:
+    """A durable segment, and the word at which each of its records begins (ascending)."""
+
+    entry: SegmentEntry
+    words: U64
+
+
+@dataclass(slots=True)
+class LogState:
+    """The segments that markers may point into."""
+
+    segments: dict[int, KnownSegment] = field(default_factory=dict)
+
+    def next_number(self) -> int:
+        return max(self.segments, default=0) + 1
+
+    def is_kept(self, markers: U64, min_live_ratio: float) -> npt.NDArray[np.bool_]:
+        """Which records need not be written again.
+
+        Those in a segment that we know, unless most of it is dead: then its live records move on
+        with this flush, and the segment is dropped.
+        """
+        kept = [
+            number
+            for number, segment in self.segments.items()
+            if segment.entry.live_ratio >= min_live_ratio
+        ]
+        return np.isin(block.marker_segment(markers), np.array(kept, np.uint32))
+
+    def live(self, markers: U64) -> dict[int, npt.NDArray[np.bool_]]:
+        """For each segment that `markers` point into, which of its records are meant."""
+        numbers = block.marker_segment(markers)
+        words = block.marker_word(markers)
+        result: dict[int, npt.NDArray[np.bool_]] = {}
+        for number in np.unique(numbers).tolist():
+            known = self.segments[number].words
+            bits = np.zeros(len(known), bool)
+            bits[np.searchsorted(known, words[numbers == number])] = True
+            result[number] = bits
+        return result

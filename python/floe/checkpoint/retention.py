@@ -1,0 +1,53 @@
+"""Which durable files no version that Spark may still ask for needs.
+
+Let `oldest` be the oldest version to keep. The snapshot to start from is the newest one at or below
+it in the current lineage; every older delta and manifest is past use, in whatever lineage, and so is
+every segment that no remaining manifest names. Files that are not ours are never considered.
+"""
+
+from floe.checkpoint.lineage import Point
+from floe.checkpoint.source import FileSource
+from floe.format import manifest
+from floe.storage import paths
+
+__all__ = ["deletable"]
+
+
+def deletable(
+    source: FileSource, last_snapshot: Point | None, oldest: int, min_versions: int
+) -> list[str]:
+    """Names of files that may go; empty when fewer than `min_versions` versions would."""
+    base = _base(source, last_snapshot, oldest)
+    if base is None:
+        return []
+    names = source.names()
+    old = [n for n in names if n.version is not None and n.version < base[0]]
+    if len({n.version for n in old}) < max(1, min_versions):
+        return []
+    kept = [n for n in names if n.kind == "manifest" and n not in old]
+    source.require([n.name for n in kept])
+    used = {entry.name for n in kept for entry in manifest.decode(source.read(n.name), n.name)[1]}
+    # A segment that nobody names yet may belong to a snapshot that is being uploaded right now:
+    # only those that a manifest leaving with this call named are known to be past use.
+    leaving = [n for n in old if n.kind == "manifest"]
+    source.require([n.name for n in leaving])
+    named = {
+        entry.name for n in leaving for entry in manifest.decode(source.read(n.name), n.name)[1]
+    }
+    orphans = [n.name for n in names if n.kind == "segment" and n.name in named - used]
+    # Manifests first: a snapshot without its manifest is none, one without its segments is a trap.
+    manifests = [n.name for n in old if n.kind == "manifest"]
+    deltas = [n.name for n in old if n.kind == "delta"]
+    return [*manifests, *deltas, *orphans]
+
+
+def _base(source: FileSource, last_snapshot: Point | None, oldest: int) -> Point | None:
+    """The newest snapshot of the lineage at or below `oldest`."""
+    at = last_snapshot
+    while at is not None and at[0] > oldest:
+        version, id = at
+        if id is None or not source.exists(paths.manifest(version, id)):
+            return None
+        name = paths.manifest(version, id)
+        at = manifest.decode(source.read(name), str(source.directory / name))[0].snapshot
+    return at

@@ -1,0 +1,370 @@
+"""The sidecar's work, without any wire: stores, their memory, their files.
+
+One engine serves all stores of an executor (or its share of them). Every method is idempotent: the
+shim repeats a call when a reply is lost, to this sidecar or to the one that replaces it. What the
+shim must not lose it keeps itself, and tells a new engine with `adopt`.
+
+Threads: calls come from the few connections of the shim. `_lock` guards the pool and the registry;
+the work on rows runs outside of it.
+"""
+
+import contextlib
+import itertools
+import shutil
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from floe.checkpoint import lineage, loading, retention, snapshot
+from floe.checkpoint.loading import Loading, Portion
+from floe.checkpoint.log import LogState
+from floe.checkpoint.source import FileSource, NeedFiles
+from floe.config import FloeConfig
+from floe.errors import Fenced
+from floe.format import delta
+from floe.format.layout import SLAB_BITS, SWITCH
+from floe.format.trailer import Trailer
+from floe.storage.slabs import Extent, SlabPool
+from floe.tiers.hot import HotTable
+
+__all__ = ["Engine", "Reply"]
+
+Reply = dict[str, Any]
+_PIECE_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class Table:
+    """A hot table of the shim, and what this side knows about it.
+
+    A store gets a new table, under a new key, whenever it is loaded from files; the old one lives
+    on until the last task that could read it is gone.
+    """
+
+    key: str
+    store: str
+    config: FloeConfig
+    directory: Path  # durable files: the store's own directory, or scratch copies of them
+    remote: bool
+    local: Path
+    hot: HotTable
+    refs: set[int] = field(default_factory=set)
+    log: LogState = field(default_factory=LogState)
+
+
+@dataclass(slots=True)
+class _LoadSession:
+    loading: Loading
+    portions: Iterator[Portion]
+
+
+@dataclass(slots=True)
+class _SnapshotSession:
+    copied: snapshot.Copied
+    written: snapshot.Snapshot | None = None
+
+
+class Engine:
+    """See the module's docstring."""
+
+    def __init__(self, pool: SlabPool) -> None:
+        self.pool = pool
+        self._lock = threading.Lock()
+        self._tables: dict[str, Table] = {}
+        self._sessions = itertools.count(1)
+        self._loads: dict[int, _LoadSession] = {}
+        self._snapshots: dict[int, _SnapshotSession] = {}
+
+    # -- registry ---------------------------------------------------------------------------------
+
+    def register(
+        self,
+        key: str,
+        store: str,
+        conf: Mapping[str, str],
+        directory: str,
+        remote: bool,
+        local: str,
+    ) -> Reply:
+        config = FloeConfig.from_spark(conf)
+        with self._lock:
+            if key not in self._tables:
+                self._tables[key] = Table(
+                    key,
+                    store,
+                    config,
+                    Path(directory),
+                    remote,
+                    Path(local),
+                    HotTable(self.pool.space),
+                )
+        return {}
+
+    def close(self, key: str) -> Reply:
+        with self._lock:
+            table = self._tables.pop(key, None)
+            if table is not None:
+                self.pool.free(table.refs)
+        if table is not None:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(table.local)
+        return {}
+
+    def adopt(self, slabs: list[tuple[int, str, int]], tables: list[Reply]) -> Reply:
+        """Takes over the memory of a sidecar that died, as the shim describes it."""
+        with self._lock:
+            for number, path, size in slabs:
+                self.pool.adopt(number, path, size)
+        extents: list[Extent] = []
+        for described in tables:
+            owned: dict[str, list[tuple[int, int]]] = described.pop("extents")
+            self.register(**described)
+            table = self._tables[described["key"]]
+            for kind, pieces in owned.items():
+                for ref, size in pieces:
+                    extent = Extent(ref, size)
+                    extents.append(extent)
+                    table.refs.add(ref)
+                    if kind == "entries":
+                        table.hot.add_pages(extent)
+        with self._lock:
+            self.pool.settle(extents)
+        return {}
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def allocate(self, key: str, kind: str, bytes: int) -> Reply:
+        extent = self._allocate(self._table(key), kind, bytes)
+        return {"ref": extent.ref, "bytes": extent.bytes, "slabs": self._slabs([extent])}
+
+    def free(self, refs: list[int]) -> Reply:
+        with self._lock:
+            self.pool.free(refs)
+            gone = set(refs)
+            for table in self._tables.values():
+                table.refs -= gone
+        return {}
+
+    def memory(self) -> Reply:
+        with self._lock:
+            return {
+                "budget": self.pool.budget_bytes,
+                "slabs": self.pool.total_bytes,
+                "used": self.pool.used_bytes,
+                "private": _private_bytes(),
+            }
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    def prepare(self, key: str, undo: list[tuple[int, int]]) -> Reply:
+        """Forms the delta of an epoch from its undo log; the shim seals and uploads it."""
+        table = self._table(key)
+        rows = table.hot.changes(table.hot.undo(undo))
+        body, trailer = delta.encode(rows, table.config.checkpoint_codec)
+        data = np.frombuffer(body, np.uint8)
+        pieces: list[tuple[int, int]] = []
+        extents: list[Extent] = []
+        tail = np.frombuffer(trailer, np.uint8)
+        for start in range(0, len(data), _PIECE_BYTES):
+            part = data[start : start + _PIECE_BYTES]
+            last = start + _PIECE_BYTES >= len(data)
+            size = len(part) + (len(tail) if last else 0)
+            extent = self._allocate(table, "delta", size)
+            self.pool.space.bytes[extent.ref : extent.ref + len(part)] = part
+            if last:
+                self.pool.space.bytes[extent.ref + len(part) : extent.ref + size] = tail
+            extents.append(extent)
+            pieces.append((extent.ref, size))
+        return {"pieces": pieces, "rows": len(rows), "slabs": self._slabs(extents)}
+
+    # -- loading ----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        key: str,
+        version: int,
+        id: str | None,
+        bases: list[tuple[int, str | None]],
+        listing: list[str] | None = None,
+    ) -> Reply:
+        """Finds the way to a version; `load_more` then brings its rows."""
+        table = self._table(key)
+        source = FileSource(table.directory, frozenset(listing) if table.remote else None)
+        try:
+            way = lineage.resolve(
+                source,
+                table.store,
+                version,
+                UUID(id) if id else None,
+                [(v, UUID(i) if i else None) for v, i in bases],
+            )
+            loading.needed(source, way)
+        except NeedFiles as need:
+            return {"need": need.names}
+        session = next(self._sessions)
+        work = Loading(source, way, self.pool.space, lambda k, n: self._allocate(table, k, n))
+        self._loads[session] = _LoadSession(work, work.portions())
+        return {
+            "session": session,
+            "base": _point(way.base),
+            "inMemory": way.in_memory,
+            "snapshot": _point(way.snapshot) if way.snapshot else None,
+            "commits": [[c.trailer.version, str(c.trailer.id)] for c in way.commits],
+        }
+
+    def load_more(self, key: str, session: int) -> Reply:
+        """The next portion of rows; without one the load is complete."""
+        table = self._table(key)
+        work = self._loads.get(session)
+        if work is None:
+            raise Fenced(f"store {table.store}: load {session} was begun with another sidecar")
+        work.loading.allocate = lambda kind, size: self._allocate(table, kind, size)
+        portion = next(work.portions, None)
+        if portion is None:
+            del self._loads[session]
+            if not work.loading.lineage.in_memory:
+                table.log = work.loading.log
+            return {"done": True}
+        return {
+            "version": portion.version,
+            "id": str(portion.id),
+            "staged": [portion.staged.ref, portion.count],
+            "arena": [portion.arena.ref, portion.arena.bytes],
+            "slabs": self._slabs([portion.staged, portion.arena]),
+        }
+
+    # -- snapshots --------------------------------------------------------------------------------
+
+    def snapshot_copy(self, key: str, entries: int) -> Reply:
+        table = self._table(key)
+        session = next(self._sessions)
+        self._snapshots[session] = _SnapshotSession(
+            snapshot.copy(table.hot, entries, table.log, table.config.log_min_live_ratio)
+        )
+        return {"session": session}
+
+    def snapshot_write(
+        self,
+        key: str,
+        session: int,
+        undo_logs: list[list[tuple[int, int]]],
+        version: int,
+        id: str,
+        parent: str | None,
+        last: tuple[int, str] | None,
+    ) -> Reply:
+        table = self._table(key)
+        work = self._snapshot(table, session)
+        head = Trailer(
+            version,
+            UUID(id),
+            UUID(parent) if parent else None,
+            (last[0], UUID(last[1])) if last else None,
+        )
+        work.written = snapshot.write(
+            work.copied,
+            table.hot,
+            undo_logs,
+            table.log,
+            head,
+            table.local,
+            table.config.log_segment_bytes,
+            table.config.log_min_live_ratio,
+        )
+        return {
+            "files": [[str(path), path.name] for path in work.written.files],
+            "rows": work.written.rows,
+            "writtenRows": work.written.written_rows,
+        }
+
+    def snapshot_done(self, key: str, session: int, uploaded: bool) -> Reply:
+        """Ends a snapshot. Uploaded, its markers go out as a switch list for the shim to apply."""
+        table = self._table(key)
+        work = self._snapshots.pop(session, None)
+        if work is None or work.written is None:
+            return {}
+        for path in work.written.files:
+            path.unlink(missing_ok=True)
+        if not uploaded:
+            return {}
+        table.log = work.written.state
+        switches = work.written.switches
+        if len(switches) == 0:
+            return {}
+        extents = []
+        lists = []
+        per_extent = _PIECE_BYTES // SWITCH.itemsize
+        for start in range(0, len(switches), per_extent):
+            part = switches[start : start + per_extent]
+            extent = self._allocate(table, "switch", part.nbytes)
+            self.pool.space.structs(extent.ref, len(part), SWITCH)[:] = part
+            extents.append(extent)
+            lists.append([extent.ref, len(part)])
+        return {"switches": lists, "slabs": self._slabs(extents)}
+
+    def retain(
+        self,
+        key: str,
+        last: tuple[int, str] | None,
+        oldest: int,
+        minVersions: int,  # noqa: N803 - the wire's spelling
+        listing: list[str] | None = None,
+    ) -> Reply:
+        """Names of durable files that may be deleted."""
+        table = self._table(key)
+        source = FileSource(table.directory, frozenset(listing) if table.remote else None)
+        point = (last[0], UUID(last[1])) if last else None
+        try:
+            return {"delete": retention.deletable(source, point, oldest, minVersions)}
+        except NeedFiles as need:
+            return {"need": need.names}
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    def _table(self, key: str) -> Table:
+        with self._lock:
+            table = self._tables.get(key)
+        if table is None:
+            raise Fenced(f"table {key} is not known to this sidecar", table=key)
+        return table
+
+    def _snapshot(self, table: Table, session: int) -> _SnapshotSession:
+        work = self._snapshots.get(session)
+        if work is None:
+            raise Fenced(f"store {table.store}: snapshot {session} was begun with another sidecar")
+        return work
+
+    def _allocate(self, table: Table, kind: str, size: int) -> Extent:
+        with self._lock:
+            extent = self.pool.allocate(size, owner=table.store)
+            table.refs.add(extent.ref)
+            if kind == "entries":
+                table.hot.add_pages(extent)
+        return extent
+
+    def _slabs(self, extents: list[Extent]) -> list[tuple[int, int, int]]:
+        """(number, descriptor, bytes) of the slabs that extents lie in, for the shim to map."""
+        numbers = {extent.ref >> SLAB_BITS for extent in extents}
+        return [(n, self.pool.slabs[n].fd, self.pool.slabs[n].bytes) for n in sorted(numbers)]
+
+
+def _point(point: lineage.Point) -> list[Any]:
+    version, id = point
+    return [version, str(id) if id else None]
+
+
+def _private_bytes() -> int:
+    """Memory of this process that is not shared with the JVM."""
+    rss = shared = 0
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmRSS:"):
+                rss = int(line.split()[1]) << 10
+            elif line.startswith("RssShmem:"):
+                shared = int(line.split()[1]) << 10
+    return rss - shared
