@@ -18,6 +18,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import floe
+from floe.errors import InvalidRequest
+from floe.session import PROVIDER_CLASS
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -32,7 +34,7 @@ class Provider(StrEnum):
     @property
     def class_name(self) -> str:
         return {
-            Provider.FLOE: "org.apache.spark.sql.floe.FloeStateStoreProvider",
+            Provider.FLOE: PROVIDER_CLASS,
             Provider.ROCKSDB: f"{_STATE}.RocksDBStateStoreProvider",
             Provider.MEMORY: f"{_STATE}.HDFSBackedStateStoreProvider",
         }[self]
@@ -44,11 +46,17 @@ def chosen_providers() -> list[Provider]:
     return [Provider(name) for name in names.split(",")] if names else list(Provider)
 
 
+def tested_provider() -> Provider:
+    """The provider of tests that need no other one: Floe, unless FLOE_TEST_PROVIDER says so."""
+    return Provider(os.environ.get("FLOE_TEST_PROVIDER", Provider.FLOE))
+
+
 # Two partitions are enough for every code path. Maintenance runs every second and snapshots come
 # early, so that even a query of ten batches uploads, cleans and reloads from a snapshot.
 SESSION_SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
@@ -60,9 +68,13 @@ SESSION_SETTINGS = {
 }
 
 
-def jar_path() -> Path:
-    """Where the build puts the JVM side; it may not exist yet."""
-    return Path(floe.__file__).parent / "jars" / "floe-spark-4.3.jar"
+def floe_is_built() -> bool:
+    """Whether a session can have Floe's jar."""
+    try:
+        floe.jar()
+    except InvalidRequest:
+        return False
+    return True
 
 
 def start_session(scratch: Path) -> SparkSession:
@@ -70,7 +82,7 @@ def start_session(scratch: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("floe-integration")
-    if jar_path().exists():
+    if floe_is_built():
         builder = floe.configure(builder)
     for key, value in SESSION_SETTINGS.items():
         builder = builder.config(key, value)
@@ -79,6 +91,12 @@ def start_session(scratch: Path) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def python_path() -> str:
+    """PYTHONPATH for a process that imports the tests' modules and Floe from this tree."""
+    root = Path(__file__).resolve().parents[1]
+    return os.pathsep.join([str(root), str(root / "python")])
 
 
 @contextmanager

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from integration.queries.operators import OPERATORS
 from integration.queries.runner import Trial
-from integration.support import Provider, start_session
+from integration.support import Provider, python_path, start_session
 
 ROWS_FILE = "rows-of-another-process.json"
-_ROOT = Path(__file__).parents[2]
 
 
 def run_elsewhere(trials: Sequence[Trial], scratch: Path) -> None:
@@ -27,8 +26,8 @@ def run_elsewhere(trials: Sequence[Trial], scratch: Path) -> None:
     jobs = scratch / "jobs.json"
     jobs.write_text(json.dumps([_job(trial) for trial in trials]))
     command = [sys.executable, "-m", "integration.queries.driver", str(jobs)]
-    path = os.pathsep.join([str(_ROOT), str(_ROOT / "python")])
-    subprocess.run(command, cwd=scratch, env={**os.environ, "PYTHONPATH": path}, check=True)
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    subprocess.run(command, cwd=scratch, env=environment, check=True)
     for trial in trials:
         trial.load(trial.directory / ROWS_FILE)
 

@@ -48,11 +48,18 @@ class Step:
 
 
 def expected_batches(
-    operator: Operator, inputs: Sequence[Sequence[Batch]], runs: Sequence[int]
+    operator: Operator,
+    inputs: Sequence[Sequence[Batch]],
+    runs: Sequence[int],
+    idle_batches: bool = True,
 ) -> dict[int, list[str]]:
-    """The rows of every batch as text; `runs` says how many batches are visible to each run."""
+    """The rows of every batch as text.
+
+    `runs` says how many batches are visible to each run. A source that always has data leaves no
+    room for batches without: `idle_batches` is then False.
+    """
     model, has_watermark = _MODELS[operator.name]
-    steps = _steps(inputs[: operator.sources], runs, has_watermark)
+    steps = _steps(inputs[: operator.sources], runs, has_watermark and idle_batches)
     return {batch: sorted(map(repr, rows)) for batch, rows in enumerate(model(steps))}
 
 
@@ -146,15 +153,14 @@ def _window_complete(steps: Sequence[Step]) -> Iterator[Rows]:
 
 def _keyed(complete: bool) -> Model:
     def model(steps: Sequence[Step]) -> Iterator[Rows]:
-        seen: dict[tuple[int, str | None], list[int]] = {}
+        groups: dict[tuple[int, str | None], tuple[int, int, int, int]] = {}
         for step in steps:
             for event in step.rows:
-                seen.setdefault((event.key, event.name), []).append(event.value)
+                group, value = (event.key, event.name), event.value
+                n, total, low, high = groups.get(group, (0, 0, value, value))
+                groups[group] = (n + 1, total + value, min(low, value), max(high, value))
             touched = {(event.key, event.name) for event in step.rows}
-            yield [
-                (*group, len(seen[group]), sum(seen[group]), min(seen[group]), max(seen[group]))
-                for group in (seen if complete else touched)
-            ]
+            yield [(*group, *groups[group]) for group in (groups if complete else touched)]
 
     return model
 

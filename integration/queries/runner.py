@@ -11,7 +11,7 @@ passes unchanged through JSON when part of a trial runs in another process.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from floe.session import PROVIDER_KEY
 from integration.queries.events import SCHEMA, Batch, Feed
 from integration.queries.operators import Operator
 from integration.support import Provider, settings
 
-_PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 _FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _INTERRUPTED = "interrupted on purpose"
 
@@ -57,8 +57,15 @@ class Trial:
 
     def run(self, spark: SparkSession, interrupt_in: int | None = None) -> None:
         """Handles all visible input; with `interrupt_in`, dies in the batch of that number."""
-        with settings(spark, self._settings()):
-            query = self._start(spark, interrupt_in)
+
+        def keep(rows: DataFrame, batch: int) -> None:
+            self.keep(rows, batch)
+            if batch == interrupt_in:
+                raise Interrupted(_INTERRUPTED)
+
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        streams = [reader.json(str(self._input(n))) for n in range(self.operator.sources)]
+        query = self.start(spark, streams, keep, until_idle=True)
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
@@ -69,11 +76,42 @@ class Trial:
         finally:
             query.stop()
 
-    def state(self, spark: SparkSession, batch: int | None = None) -> dict[str, list[str]]:
+    def start(
+        self,
+        spark: SparkSession,
+        streams: Sequence[DataFrame],
+        keep: Callable[[DataFrame, int], None],
+        until_idle: bool,
+    ) -> StreamingQuery:
+        """The query on the given streams; it ends when they are idle, or goes on for ever."""
+        writer = self.operator.build(*streams).writeStream.outputMode(self.operator.mode)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        if until_idle:
+            writer = writer.trigger(availableNow=True)
+        with settings(spark, self._settings()):
+            if self.sink is not None:
+                return writer.format("parquet").start(str(self.sink))
+            return writer.foreachBatch(keep).start()
+
+    def keep(self, rows: DataFrame, batch: int) -> None:
+        """Takes the rows of a batch, as often as the operator asks for."""
+        for _ in range(self.operator.actions):
+            self.batches[batch] = as_text(rows.collect())
+
+    def last_commit(self) -> int:
+        """The last batch that Spark has noted as done, -1 before the first."""
+        commits = (self.checkpoint / "commits").glob("*")
+        return max((int(path.name) for path in commits if path.name.isdigit()), default=-1)
+
+    def state(
+        self, spark: SparkSession, batch: int | None = None, columns: Sequence[str] = ("*",)
+    ) -> dict[str, list[str]]:
         """The rows of every store after `batch`, by default after the last committed one."""
         with settings(spark, self._settings()):
             return {
-                ",".join(options.values()): self._read_store(spark, dict(options), batch)
+                ",".join(options.values()): as_text(
+                    self._store(spark, dict(options), batch).selectExpr(*columns).collect()
+                )
                 for options in self.operator.stores
             }
 
@@ -87,7 +125,7 @@ class Trial:
 
     def _settings(self) -> dict[str, str]:
         return {
-            _PROVIDER_KEY: self.provider.class_name,
+            PROVIDER_KEY: self.provider.class_name,
             _FORMAT_KEY: str(self.checkpoint_format),
             **self.operator.settings,
             **self.extra_settings,
@@ -96,32 +134,13 @@ class Trial:
     def _input(self, number: int) -> Path:
         return self.directory / f"input{number}"
 
-    def _start(self, spark: SparkSession, interrupt_in: int | None) -> StreamingQuery:
-        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        streams = [reader.json(str(self._input(n))) for n in range(self.operator.sources)]
-        writer = self.operator.build(*streams).writeStream.outputMode(self.operator.mode)
-        writer = writer.option("checkpointLocation", str(self.checkpoint))
-        writer = writer.trigger(availableNow=True)
-        if self.sink is not None:
-            return writer.format("parquet").start(str(self.sink))
-
-        def keep(rows: DataFrame, batch: int) -> None:
-            for _ in range(self.operator.actions):
-                self.batches[batch] = as_text(rows.collect())
-            if batch == interrupt_in:
-                raise Interrupted(_INTERRUPTED)
-
-        return writer.foreachBatch(keep).start()
-
-    def _read_store(
-        self, spark: SparkSession, options: dict[str, str], batch: int | None
-    ) -> list[str]:
+    def _store(self, spark: SparkSession, options: dict[str, str], batch: int | None) -> DataFrame:
         if batch is not None:
             options["batchId"] = str(batch)
         rows = spark.read.format("statestore").options(**options).load(str(self.checkpoint))
         for column in self.operator.volatile:
             rows = rows.withColumn("value", rows["value"].dropFields(column))
-        return as_text(rows.collect())
+        return rows
 
 
 def as_text(rows: Sequence[Row]) -> list[str]:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -36,6 +36,7 @@ __all__ = ["Engine", "Reply"]
 
 Reply = dict[str, Any]
 _PIECE_BYTES = 4 << 20
+_S = TypeVar("_S", "_LoadSession", "_SnapshotSession")
 
 
 @dataclass(slots=True)
@@ -59,12 +60,14 @@ class Table:
 
 @dataclass(slots=True)
 class _LoadSession:
+    store: str
     loading: Loading
     portions: Iterator[Portion]
 
 
 @dataclass(slots=True)
 class _SnapshotSession:
+    store: str
     copied: snapshot.Copied
     written: snapshot.Snapshot | None = None
 
@@ -142,13 +145,20 @@ class Engine:
         extent = self._allocate(self._table(key), kind, bytes)
         return {"ref": extent.ref, "bytes": extent.bytes, "slabs": self._slabs([extent])}
 
-    def free(self, refs: list[int]) -> Reply:
+    def free(self, refs: dict[str, list[int]]) -> list[int]:
+        """Takes extents back, by table; the numbers of slabs that went, for the shim to unmap.
+
+        A table that is closed has given everything back already: what a message that was overtaken
+        says of it is old news, and its extents may be somebody else's by now.
+        """
         with self._lock:
-            self.pool.free(refs)
-            gone = set(refs)
-            for table in self._tables.values():
-                table.refs -= gone
-        return {}
+            for key, pieces in refs.items():
+                table = self._tables.get(key)
+                if table is not None:
+                    owned = table.refs.intersection(pieces)
+                    table.refs -= owned
+                    self.pool.free(owned)
+            return self.pool.trim()
 
     def memory(self) -> Reply:
         with self._lock:
@@ -194,7 +204,7 @@ class Engine:
     ) -> Reply:
         """Finds the way to a version; `load_more` then brings its rows."""
         table = self._table(key)
-        source = FileSource(table.directory, frozenset(listing) if table.remote else None)
+        source = FileSource(table.directory, frozenset(listing or ()) if table.remote else None)
         try:
             way = lineage.resolve(
                 source,
@@ -208,7 +218,9 @@ class Engine:
             return {"need": need.names}
         session = next(self._sessions)
         work = Loading(source, way, self.pool.space, lambda k, n: self._allocate(table, k, n))
-        self._loads[session] = _LoadSession(work, work.portions())
+        with self._lock:
+            _forget(self._loads, table.store)
+            self._loads[session] = _LoadSession(table.store, work, work.portions())
         return {
             "session": session,
             "base": _point(way.base),
@@ -243,9 +255,10 @@ class Engine:
     def snapshot_copy(self, key: str, entries: int) -> Reply:
         table = self._table(key)
         session = next(self._sessions)
-        self._snapshots[session] = _SnapshotSession(
-            snapshot.copy(table.hot, entries, table.log, table.config.log_min_live_ratio)
-        )
+        copied = snapshot.copy(table.hot, entries, table.log, table.config.log_min_live_ratio)
+        with self._lock:
+            _forget(self._snapshots, table.store)
+            self._snapshots[session] = _SnapshotSession(table.store, copied)
         return {"session": session}
 
     def snapshot_write(
@@ -317,7 +330,7 @@ class Engine:
     ) -> Reply:
         """Names of durable files that may be deleted."""
         table = self._table(key)
-        source = FileSource(table.directory, frozenset(listing) if table.remote else None)
+        source = FileSource(table.directory, frozenset(listing or ()) if table.remote else None)
         point = (last[0], UUID(last[1])) if last else None
         try:
             return {"delete": retention.deletable(source, point, oldest, minVersions)}
@@ -351,6 +364,12 @@ class Engine:
         """(number, descriptor, bytes) of the slabs that extents lie in, for the shim to map."""
         numbers = {extent.ref >> SLAB_BITS for extent in extents}
         return [(n, self.pool.slabs[n].fd, self.pool.slabs[n].bytes) for n in sorted(numbers)]
+
+
+def _forget(sessions: dict[int, _S], store: str) -> None:
+    """Drops what the store began earlier and never finished: a store does one at a time."""
+    for number in [number for number, work in sessions.items() if work.store == store]:
+        del sessions[number]
 
 
 def _point(point: lineage.Point) -> list[Any]:

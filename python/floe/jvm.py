@@ -113,14 +113,16 @@ def launch(
 ) -> subprocess.Popen[str]:
     """A running bare JVM; its standard input and output are pipes of text.
 
-    PYSPARK_PYTHON names this Python unless it names one already, so that what the JVM starts finds
-    the same packages.
+    What the JVM starts in turn finds this Python, unless PYSPARK_PYTHON names another, and this very
+    package, installed or not.
     """
+    package_root = str(Path(__file__).resolve().parent.parent)
+    python_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         command(main_class, *arguments, heap=heap, properties=properties),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
-        env={"PYSPARK_PYTHON": sys.executable, **os.environ},
+        env={"PYSPARK_PYTHON": sys.executable, **os.environ, "PYTHONPATH": python_path},
     )

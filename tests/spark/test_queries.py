@@ -5,7 +5,6 @@ rows of every batch must be those that `integration/queries/expected.py` compute
 models themselves, name another provider: FLOE_TEST_PROVIDER=rocksdb.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,10 @@ from integration.queries.events import random_batches
 from integration.queries.expected import expected_batches
 from integration.queries.operators import OPERATORS
 from integration.queries.runner import Trial
-from integration.support import Provider
+from integration.support import tested_provider
 
 pytestmark = pytest.mark.spark
 
-PROVIDER = Provider(os.environ.get("FLOE_TEST_PROVIDER", Provider.FLOE))
 # How many batches are visible to each of the two runs.
 RUNS = (3, 5)
 INPUTS = [random_batches(seed, count=RUNS[-1], rows=40) for seed in (11, 12)]
@@ -29,7 +27,7 @@ INPUTS = [random_batches(seed, count=RUNS[-1], rows=40) for seed in (11, 12)]
 def test_every_batch_holds_the_rows_of_the_model(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    trial = Trial(OPERATORS[name], PROVIDER, tmp_path)
+    trial = Trial(OPERATORS[name], tested_provider(), tmp_path)
     for visible in RUNS:
         trial.feed(INPUTS, visible)
         trial.run(spark)

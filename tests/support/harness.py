@@ -35,7 +35,7 @@ class StoreFailure(Exception):
         self.java_class = java_class
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProviderKind:
     """A provider class under a name, with its settings."""
 

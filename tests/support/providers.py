@@ -17,11 +17,6 @@ _SPARK_STATE = "org.apache.spark.sql.execution.streaming.state"
 _COMMON = {
     "spark.sql.streaming.minBatchesToRetain": str(RETAINED_VERSIONS),
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
-    # Spark's default manager forks processes at every file on a local disk.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager"
-    ),
 }
 
 IN_MEMORY = ProviderKind("in-memory", f"{_SPARK_STATE}.HDFSBackedStateStoreProvider", _COMMON)
@@ -35,8 +30,7 @@ ROCKSDB_V2 = ProviderKind(
     },
     format_version=2,
 )
-# Floe has its own way to a local disk; naming a manager would turn it off.
-_FLOE = {key: _COMMON[key] for key in _COMMON if "FileManager" not in key} | {
+_FLOE = _COMMON | {
     PREFIX + "python": sys.executable,
     PREFIX + "stampTimeoutMs": _PATIENCE_MS,
 }

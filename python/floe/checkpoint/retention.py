@@ -1,8 +1,8 @@
 """Which durable files no version that Spark may still ask for needs.
 
 Let `oldest` be the oldest version to keep. The snapshot to start from is the newest one at or below
-it in the current lineage; every older delta and manifest is past use, in whatever lineage, and so is
-every segment that no remaining manifest names. Files that are not ours are never considered.
+it in the current lineage; every older delta and manifest is past use, in whatever lineage, and so
+is every segment that no remaining manifest names. Files that are not ours are never considered.
 """
 
 from floe.checkpoint.lineage import Point

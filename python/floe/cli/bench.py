@@ -21,13 +21,16 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
 from floe.config import PREFIX
 from floe.errors import InvalidRequest
 from floe.session import PROVIDER_CLASS
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["CONTENDERS", "MUSTS", "Contender", "Must", "Result", "register", "verdict"]
 
@@ -41,12 +44,12 @@ OPS = {
     "remove": "remove",
     "get-hit": "get, found",
     "get-miss": "get, not found",
-    "get-put": "get + put, not committed",
+    "get-put": "get + put",
     "scan": "full scan",
-    "prefix-scan": "prefix scan, 4 rows each",
-    "tiny-batch": "durable batch of 100 rows",
-    "batch": "durable batch of 10,000 rows",
-    "load": "load by a new provider",
+    "prefix-scan": "prefix scan",
+    "tiny-batch": "durable batch, 100 rows",
+    "batch": "durable batch, 10,000 rows",
+    "load": "load",
 }
 BATCH_ROWS = 10_000
 # Room for the five tiny batches of a round, none of which shares a row with another.
@@ -255,14 +258,13 @@ def _collect(lines: list[dict[str, Any]], sizes: list[int], ops: list[str]) -> l
 
 
 def _print_micro(results: list[Result], names: list[str]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Nanoseconds a row; x = times as fast as the peer")
-    table.add_column("operation")
+    table = Table(title="Nanoseconds a row, and how many times as fast as its peers Floe is")
+    table.add_column("operation", no_wrap=True)
     peers = [peer for peer in ("in-memory", "rocksdb-best") if peer in names]
-    for heading in ("keys", *names, *(f"floe : {peer}" for peer in peers)):
-        table.add_column(heading, justify="right")
+    for heading in ("keys", *names, *(f"vs {peer}" for peer in peers)):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("must", justify="center")
     for position, result in enumerate(results):
         ratios = [result.speedup(peer) for peer in peers]
@@ -274,7 +276,15 @@ def _print_micro(results: list[Result], names: list[str]) -> None:
             {True: "✓", False: "✗", None: "-"}[verdict(result, results)],
             end_section=position + 1 < len(results) and results[position + 1].keys != result.keys,
         )
-    Console().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    """To a terminal in its width; to a file or pipe without any cell cut."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=160)).print(table)
 
 
 def _number(value: float | None) -> str:
@@ -384,7 +394,6 @@ def _mapped_table(rows: dict[int, int]) -> Iterator[str]:
 
 
 def _print_py4j(lines: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     labels = {
@@ -406,7 +415,7 @@ def _print_py4j(lines: list[dict[str, Any]]) -> None:
             "-" if first is None else _duration(first),
             f"{line['per_second']:,.0f}",
         )
-    Console().print(table)
+    _print(table)
 
 
 def _duration(us: float) -> str:

@@ -1,7 +1,8 @@
 """The wire: JSON messages over Py4J, from the JVM to this process and never back.
 
-A message is {"free": [refs], "calls": [{"method", "args"}, ...]}; its answer a list with a result
-or an error for each call. One Py4J round trip thus serves every task that waits.
+A message is {"free": {table: [refs]}, "calls": [{"method", "args"}, ...]}; its answer
+{"answers", "gone"} has a result or an error for each call, and the slabs that went back to the
+machine. One Py4J round trip thus serves every task that waits.
 """
 
 import json
@@ -21,7 +22,6 @@ _METHODS = (
     "close",
     "adopt",
     "allocate",
-    "free",
     "memory",
     "prepare",
     "load",
@@ -37,13 +37,14 @@ class Door:
     """Py4J's entry point. Its one method is all that the shim can reach."""
 
     def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._methods: dict[str, Callable[..., Reply]] = {m: getattr(engine, m) for m in _METHODS}
 
     def call(self, message: str) -> str:
         request = json.loads(message)
-        if request.get("free"):
-            self._methods["free"](request["free"])
-        return json.dumps([self._answer(call) for call in request["calls"]])
+        gone = self._engine.free(request["free"]) if request["free"] else []
+        answers = [self._answer(call) for call in request["calls"]]
+        return json.dumps({"answers": answers, "gone": gone})
 
     def _answer(self, call: dict[str, Any]) -> dict[str, Any]:
         try:

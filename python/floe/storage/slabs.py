@@ -48,6 +48,7 @@ class Slab:
     fd: int
     bytes: int
     free: dict[int, set[int]] = field(default_factory=dict)
+    extents: int = 0  # how many are out
 
 
 class SlabPool:
@@ -59,16 +60,11 @@ class SlabPool:
         self.slab_bytes = slab_bytes
         self.slabs: dict[int, Slab] = {}
         self._used: dict[int, int] = {}  # ref -> bytes of every extent that is out
+        self.used_bytes = 0
+        self.total_bytes = 0
         self._dirty: set[int] = set()  # slabs in which some extent was used before
         self._fallback_dir = fallback_dir
-
-    @property
-    def total_bytes(self) -> int:
-        return sum(slab.bytes for slab in self.slabs.values())
-
-    @property
-    def used_bytes(self) -> int:
-        return sum(self._used.values())
+        self._last = -1  # the slab number given out last
 
     def allocate(self, wanted: int, *, owner: str) -> Extent:
         """An extent of at least `wanted` zeroed bytes."""
@@ -76,7 +72,7 @@ class SlabPool:
         if 1 << order > self.slab_bytes // 2:
             return self._whole_slab(wanted, owner)
         for slab in self.slabs.values():
-            ref = self._take(slab, order)
+            ref = self._take(slab, order) if slab.free else None
             if ref is not None:
                 return self._handed_out(ref, 1 << order, fresh=slab.number not in self._dirty)
         slab = self._new_slab(self.slab_bytes, owner)
@@ -92,12 +88,31 @@ class SlabPool:
             if size is None:
                 continue
             slab = self.slabs[ref >> SLAB_BITS]
+            slab.extents -= 1
+            self.used_bytes -= size
             self._dirty.add(slab.number)
             offset = ref & (SLAB_STRIDE - 1)
             if offset == SLAB_HEADER_BYTES and size == slab.bytes - SLAB_HEADER_BYTES:
                 slab.free = _whole(slab.bytes)
             else:
                 self._merge(slab, offset, size.bit_length() - 1)
+
+    def trim(self) -> list[int]:
+        """Releases empty slabs beyond a small reserve; their numbers."""
+        empty = [slab for slab in self.slabs.values() if slab.extents == 0]
+        spare = max(2 * self.slab_bytes, self.used_bytes // 4)
+        gone = []
+        for slab in sorted(empty, key=lambda slab: slab.bytes):
+            if slab.bytes <= spare:
+                spare -= slab.bytes
+                continue
+            self.space.unmap(slab.number)
+            os.close(slab.fd)
+            del self.slabs[slab.number]
+            self.total_bytes -= slab.bytes
+            self._dirty.discard(slab.number)
+            gone.append(slab.number)
+        return gone
 
     def adopt(self, number: int, path: str, size: int) -> None:
         """Maps a slab that an earlier sidecar made, all of it in use until `settle`."""
@@ -114,12 +129,16 @@ class SlabPool:
         ):
             raise Corrupt(f"{path} is not slab {number} of memory layout {LAYOUT_VERSION}")
         self.slabs[number] = Slab(number, fd, size)
+        self.total_bytes += size
         self._dirty.add(number)
+        self._last = max(self._last, number)
 
     def settle(self, extents: Iterable[Extent]) -> None:
         """After adopting: `extents` are in use, everything else is free."""
         for extent in extents:
             self._used[extent.ref] = extent.bytes
+            self.used_bytes += extent.bytes
+            self.slabs[extent.ref >> SLAB_BITS].extents += 1
         for slab in self.slabs.values():
             used = sorted(
                 (ref & (SLAB_STRIDE - 1), size)
@@ -146,7 +165,7 @@ class SlabPool:
                 store=owner,
             )
         for slab in self.slabs.values():
-            if slab.bytes == size and slab.free == _whole(size):
+            if slab.bytes == size and slab.extents == 0:
                 slab.free = {}
                 break
         else:
@@ -156,7 +175,6 @@ class SlabPool:
         return self._handed_out(ref, size - SLAB_HEADER_BYTES, fresh=slab.number not in self._dirty)
 
     def _new_slab(self, size: int, owner: str) -> Slab:
-        self._make_room(size)
         if self.total_bytes + size > self.budget_bytes:
             raise InvalidRequest(
                 f"store {owner} needs {size} more bytes, but the executor's state memory of"
@@ -167,7 +185,7 @@ class SlabPool:
                 budget=self.budget_bytes,
                 used=self.used_bytes,
             )
-        number = next(n for n in range(self.space.max_slabs) if n not in self.slabs)
+        number = self._next_number()
         fd = self._memory_file(number)
         try:
             os.posix_fallocate(fd, 0, size)
@@ -183,10 +201,18 @@ class SlabPool:
         header[0] = (SLAB_MAGIC, LAYOUT_VERSION, number, size)
         slab = Slab(number, fd, size, _whole(size))
         self.slabs[number] = slab
+        self.total_bytes += size
         return slab
 
-    def _make_room(self, size: int) -> None:
-        """Nothing yet: slabs stay in the pool until the sidecar ends."""
+    def _next_number(self) -> int:
+        """Round and round: the shim may not have heard yet that a number's last slab is gone."""
+        count = self.space.max_slabs
+        order = range(self._last + 1, self._last + 1 + count)
+        number = next((n for n in order if n % count not in self.slabs), None)
+        if number is None:
+            raise Unavailable(f"all {count} slabs are in use; set a larger floe.slabBytes")
+        self._last = number % count
+        return self._last
 
     def _memory_file(self, number: int) -> int:
         if hasattr(os, "memfd_create"):
@@ -203,6 +229,8 @@ class SlabPool:
         if not fresh:
             self.space.bytes[ref : ref + size] = 0
         self._used[ref] = size
+        self.used_bytes += size
+        self.slabs[ref >> SLAB_BITS].extents += 1
         return Extent(ref, size)
 
     def _take(self, slab: Slab, order: int) -> int | None:
@@ -210,6 +238,8 @@ class SlabPool:
         if have is None:
             return None
         offset = slab.free[have].pop()
+        if not slab.free[have]:
+            del slab.free[have]  # a full slab has no orders at all: quickly passed over
         while have > order:
             have -= 1
             slab.free.setdefault(have, set()).add(offset + (1 << have))
@@ -218,6 +248,8 @@ class SlabPool:
     def _merge(self, slab: Slab, offset: int, order: int) -> None:
         while offset ^ (1 << order) in slab.free.get(order, ()):
             slab.free[order].remove(offset ^ (1 << order))
+            if not slab.free[order]:
+                del slab.free[order]
             offset &= ~(1 << order)
             order += 1
         slab.free.setdefault(order, set()).add(offset)

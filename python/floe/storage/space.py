@@ -60,6 +60,11 @@ class Space:
             fd,
         )
 
+    def unmap(self, number: int) -> None:
+        """Lets go of a slab; its place stays reserved."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
+        self._map(self._base + number * SLAB_STRIDE, SLAB_STRIDE, _PROT_NONE, flags, -1)
+
     def structs(self, ref: int, count: int, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         """The `count` structures that begin at `ref`, as a view."""
         return self.bytes[ref : ref + count * dtype.itemsize].view(dtype)

@@ -50,7 +50,7 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
     storeName, sidecar, files, () => newPrefix(),
     key => Json.obj("key" -> key, "store" -> storeName, "conf" -> Json.fromMap(conf.settings),
       "directory" -> files.localDirectory.map(_.toString).getOrElse(scratch.getPath),
-      "remote" -> files.localDirectory.isEmpty, "local" -> new File(localDirectory, "log").getPath),
+      "remote" -> files.localDirectory.isEmpty, "local" -> new File(localDirectory, s"log-${key.split('#').last}").getPath),
     () => scratch, withAlias = !tellsIds, floeMetrics)
 
   /** Format v2 of Spark's checkpoints: the driver names commits by id; in v1 by version alone. */
@@ -145,6 +145,9 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private[floe] def commit(lease: Lease, forceSnapshot: Boolean): Point = {
     val point = versions.commit()
     lease.committed()
+    logInfo(s"$storeName: committed version ${point.version}, ${floeMetrics.dirtyRows} rows changed," +
+      s" prepared in ${floeMetrics.prepareMs} ms, published in ${floeMetrics.uploadMs} ms," +
+      s" opened in ${floeMetrics.loadMs} ms")
     if (storeConf.commitValidationEnabled) {
       StateStore.reportCommitToCoordinator(point.version, id_, hadoopConf)
     }

@@ -37,7 +37,7 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   /** Readers change who owns an extent; the writer is a new sidecar's adoption. */
   val memoryLock = new ReentrantReadWriteLock()
   private val tables = new ConcurrentHashMap[String, RegisteredTable]()
-  private val freed = new ConcurrentLinkedQueue[java.lang.Long]()
+  private val freed = new ConcurrentLinkedQueue[(String, Long)]()
   private val calls_ = new AtomicLong()
   private val restarts_ = new AtomicInteger()
 
@@ -84,7 +84,7 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   }
 
   /** Tells the sidecar with the next message; nobody waits. */
-  def release(refs: Iterable[Long]): Unit = refs.foreach(ref => freed.add(ref))
+  def release(key: String, ref: Long): Unit = freed.add((key, ref))
 
   def register(table: RegisteredTable): Unit = {
     tables.put(table.key, table)
@@ -193,15 +193,14 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   }
 
   private def answers(process: SidecarProcess, batch: Seq[Pending]): Seq[Either[FloeException, JsonNode]] = {
-    val refs = ArrayBuffer.empty[Long]
-    while (refs.length < FreedPerMessage && !freed.isEmpty) {
-      val ref = freed.poll()
-      if (ref != null) refs += ref
-    }
+    val refs = Iterator.continually(freed.poll()).takeWhile(_ != null).take(FreedPerMessage)
+      .toSeq.groupMap(_._1)(_._2)
     calls_.incrementAndGet()
-    val message = Json.obj("free" -> refs,
+    val message = Json.obj("free" -> Json.obj(refs.toSeq: _*),
       "calls" -> batch.map(p => Json.obj("method" -> p.method, "args" -> p.args)))
-    Json.read(process.call(Json.write(message))).asScala.toSeq.map { answer =>
+    val reply = Json.read(process.call(Json.write(message)))
+    reply.get("gone").forEach(number => slabs.unmap(number.asInt))
+    reply.get("answers").asScala.toSeq.map { answer =>
       if (answer.has("error")) Left(FloeErrors.fromWire(answer.get("error")))
       else Right(answer.get("ok"))
     }

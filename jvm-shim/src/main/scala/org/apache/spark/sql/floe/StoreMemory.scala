@@ -66,17 +66,7 @@ private[floe] final class StoreMemory(val key: String, sidecar: Sidecar) {
       list.remove(list.lastIndexWhere(_.ref == extent.ref))
       total -= extent.bytes
     }
-    sidecar.release(Seq(extent.ref))
-  }
-
-  def giveBackAll(): Unit = exchanging {
-    val refs = synchronized {
-      val all = owned.values.flatMap(_.map(_.ref)).toSeq
-      owned.values.foreach(_.clear())
-      total = 0
-      all
-    }
-    sidecar.release(refs)
+    sidecar.release(key, extent.ref)
   }
 
   def bytes: Long = synchronized(total)

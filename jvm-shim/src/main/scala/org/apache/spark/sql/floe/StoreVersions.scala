@@ -37,7 +37,7 @@ private[floe] final class StoreVersions(
   private val outlived = ArrayBuffer.empty[HotTable]
   private var running: Option[RunningSnapshot] = None
   private val switches = ArrayBuffer.empty[(Extent, Int, HotTable)]
-  /** The epoch that made the tip, as later epochs count. */
+  /** Epochs up to this one are part of the tip. */
   private var tipEpoch = 0
   private var closed = false
 
@@ -73,7 +73,7 @@ private[floe] final class StoreVersions(
   }
 
   private def isTip(version: Long, id: Option[UUID]): Boolean =
-    table_ != null && matches(tip_, version, id)
+    table_ != null && tip_ != null && matches(tip_, version, id)
 
   private def matches(point: Point, version: Long, id: Option[UUID]): Boolean =
     point.version == version && (id.isEmpty || version == 0 || id == point.id)
@@ -126,10 +126,8 @@ private[floe] final class StoreVersions(
     fresh
   }
 
-  private def discard(old: HotTable): Unit = {
-    old.memory.giveBackAll()
-    sidecar.unregister(old.memory.key)
-  }
+  /** The sidecar takes back all that the table owned. */
+  private def discard(old: HotTable): Unit = sidecar.unregister(old.memory.key)
 
   /** Hands out the markers of the last flush, which the sidecar wrote while a task was at work. */
   private def applySwitches(): Unit = synchronized {

@@ -36,21 +36,21 @@ final class Harness {
   }
 
   def open(provider: Long, version: Long, id: String, forceSnapshot: Boolean): Long =
-    opened(provider, served(provider).getStore(version, Option(id), forceSnapshot))
+    handleFor(provider, served(provider).getStore(version, Option(id), forceSnapshot))
 
   def openRead(provider: Long, version: Long, id: String): Long =
-    opened(provider, served(provider).getReadStore(version, Option(id)))
+    handleFor(provider, served(provider).getReadStore(version, Option(id)))
 
   /** The write handle of a task that has a read handle already; both stay usable. */
   def upgrade(provider: Long, readHandle: Long, version: Long, id: String): Long = {
-    val read = stores.get(readHandle).store
-    opened(provider, served(provider).upgradeReadStoreToWriteStore(read, version, Option(id)))
+    val read = opened(readHandle).store
+    handleFor(provider, served(provider).upgradeReadStoreToWriteStore(read, version, Option(id)))
   }
 
   def run(store: Long, operations: String): String = {
-    val Opened(opened, codec) = stores.get(store)
+    val Opened(target, codec) = opened(store)
     codec.synchronized {
-      new StoreScript(codec, opened).run(BareJvm.json.readTree(operations)).toString
+      new StoreScript(codec, target).run(BareJvm.json.readTree(operations)).toString
     }
   }
 
@@ -72,7 +72,7 @@ final class Harness {
     val version = committed.commit()
     val numKeys = committed.metrics.numKeys
     val info = committed.getStateStoreCheckpointInfo()
-    stores.remove(store)
+    abandon(store)
     BareJvm.json.createObjectNode()
       .put("version", version)
       .put("numKeys", numKeys)
@@ -81,9 +81,15 @@ final class Harness {
       .toString
   }
 
-  def abort(store: Long): Unit = stores.remove(store).store.abort()
+  def abort(store: Long): Unit = {
+    opened(store).store.abort()
+    abandon(store)
+  }
 
-  def release(store: Long): Unit = stores.remove(store).store.release()
+  def release(store: Long): Unit = {
+    opened(store).store.release()
+    abandon(store)
+  }
 
   /** Forgets a handle without ending it: a task that died. */
   def abandon(store: Long): Unit = stores.remove(store)
@@ -102,17 +108,25 @@ final class Harness {
 
   def cleanupMaintenance(provider: Long): Unit = served(provider).doCleanupMaintenance()
 
-  def closeProvider(provider: Long): Unit = providers.remove(provider).provider.close()
+  def closeProvider(provider: Long): Unit = {
+    served(provider).close()
+    providers.remove(provider)
+    ()
+  }
 
-  private def served(provider: Long): StateStoreProvider = providers.get(provider).provider
+  private def served(provider: Long): StateStoreProvider =
+    Option(providers.get(provider)).getOrElse(throw Harness.unknown("provider", provider)).provider
 
-  private def opened(provider: Long, store: ReadStateStore): Long = {
+  private def opened(store: Long): Opened =
+    Option(stores.get(store)).getOrElse(throw Harness.unknown("store", store))
+
+  private def handleFor(provider: Long, store: ReadStateStore): Long = {
     val handle = lastHandle.incrementAndGet()
     stores.put(handle, Opened(store, providers.get(provider).codec))
     handle
   }
 
-  private def writable(store: Long): StateStore = stores.get(store).store match {
+  private def writable(store: Long): StateStore = opened(store).store match {
     case writable: StateStore => writable
     case _ => throw new UnsupportedOperationException("a read handle cannot commit")
   }
@@ -141,6 +155,9 @@ object Harness {
     // No orderly end: a store left open may hold threads that would keep the process alive.
     Runtime.getRuntime.halt(0)
   }
+
+  private def unknown(what: String, handle: Long): Exception =
+    new IllegalStateException(s"there is no open $what of number $handle")
 
   private def providerSpec(json: JsonNode, codec: RowCodec): ProviderSpec = ProviderSpec(
     className = json.get("class").textValue,

@@ -32,9 +32,9 @@ final class Contender(val name: String, val n: Int, spec: (String, Int) => Provi
  * repetitions. Rounds before the first are for the JIT and count for nothing. Rows are built before
  * the clock starts, and garbage of one contender is collected before the next is timed.
  *
- * Standard input is one line of JSON: root, contenders (name, class, conf, format, maxKeys), keys, ops,
- * rounds, warmups, batch, seed. Results are JSON lines on standard output: op, n, contender, rows
- * (covered by one time), ns_per_row (median of the rounds), rounds (each round's); or, for a
+ * Standard input is one line of JSON: root, contenders (name, class, conf, format, maxKeys), keys,
+ * ops, rounds, warmups, batch, seed. Results are JSON lines on standard output: op, n, contender,
+ * rows (covered by one time), ns_per_row (median of the rounds), rounds (each round's); or, for a
  * contender that failed, contender, n, error. Progress goes to standard error.
  */
 final class MicroBench(settings: JsonNode) {
@@ -59,33 +59,32 @@ final class MicroBench(settings: JsonNode) {
   private def race(n: Int, warmups: Int): Unit = {
     val ops = BenchOps.all.filter(op => wanted(op.name))
     val withGrouped = ops.exists(_.name == "prefix-scan")
-    val times = mutable.Map.empty[(String, String), mutable.ArrayBuffer[Double]]
+    val times = mutable.Map.empty[(BenchOp, Contender), Vector[Double]].withDefaultValue(Vector())
     var contenders = settings.get("contenders").asScala.toSeq
       .filter(c => n <= c.path("maxKeys").asInt(Int.MaxValue))
       .flatMap(c => guarded(c.get("name").textValue, n)(fill(c, n, withGrouped)))
-    for (round <- -warmups until rounds) {
-      progress(if (round < 0) s"$n keys: warming up" else s"$n keys: round ${round + 1} of $rounds")
-      for ((op, index) <- ops.zipWithIndex) {
-        val turn =
-          new BenchTurn(rows, groupedRows, n, batchSize, seed + 1000L * (round + warmups) + index)
-        for (contender <- rotated(contenders, round + warmups + index)) {
-          heap.settle()
-          guarded(contender.name, n)(median(op.time(contender, turn).map(_.toDouble))) match {
-            case Some(ns) if round >= 0 =>
-              times.getOrElseUpdate((op.name, contender.name), mutable.ArrayBuffer.empty) +=
-                ns / op.rows(n, batchSize)
-            case Some(_) =>
-            case None => contenders = contenders.filter(_ != contender)
-          }
+    for (round <- -warmups until rounds; (op, index) <- ops.zipWithIndex) {
+      if (index == 0) announce(n, round)
+      val turn = new BenchTurn(rows, groupedRows, n, batchSize, seed + 1000L * round + index)
+      for (contender <- rotated(contenders, round + warmups + index)) {
+        timed(op, contender, turn) match {
+          case None => contenders = contenders.filter(_ != contender)
+          case Some(ns) => if (round >= 0) times((op, contender)) :+= ns
         }
       }
-      contenders.foreach(_.stores(withGrouped).foreach(_.maintain()))
+      if (index == ops.size - 1) contenders.foreach(_.stores(withGrouped).foreach(_.maintain()))
     }
-    for (op <- ops; contender <- contenders) {
-      report(op, contender, times((op.name, contender.name)).toSeq)
-    }
+    for (op <- ops; contender <- contenders) report(op, contender, times((op, contender)))
     contenders.foreach(_.stores(withGrouped).foreach(_.close()))
     Utils.deleteRecursively(new File(root, n.toString))
+  }
+
+  /** Nanoseconds a row: the median of a turn's repetitions. */
+  private def timed(op: BenchOp, contender: Contender, turn: BenchTurn): Option[Double] = {
+    heap.settle()
+    guarded(contender.name, contender.n) {
+      median(op.time(contender, turn).map(_.toDouble)) / op.rows(contender.n, batchSize)
+    }
   }
 
   private def fill(json: JsonNode, n: Int, withGrouped: Boolean): Contender = {
@@ -137,6 +136,9 @@ final class MicroBench(settings: JsonNode) {
     val sorted = times.sorted
     (sorted((sorted.size - 1) / 2) + sorted(sorted.size / 2)) / 2
   }
+
+  private def announce(n: Int, round: Int): Unit =
+    progress(s"$n keys: " + (if (round < 0) "warming up" else s"round ${round + 1} of $rounds"))
 
   private def progress(text: String): Unit = Console.err.println(text)
 }
