@@ -46,7 +46,7 @@ def chosen_providers() -> list[Provider]:
     return [Provider(name) for name in names.split(",")] if names else list(Provider)
 
 
-def tested_provider() -> Provider:
+def provider_under_test() -> Provider:
     """The provider of tests that need no other one: Floe, unless FLOE_TEST_PROVIDER says so."""
     return Provider(os.environ.get("FLOE_TEST_PROVIDER", Provider.FLOE))
 

@@ -1,8 +1,13 @@
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support.harness import Harness
+
+# Examples take as long as the machine is busy; only results count.
+hypothesis.settings.register_profile("floe", deadline=None)
+hypothesis.settings.load_profile("floe")
 
 
 @pytest.fixture(scope="session")

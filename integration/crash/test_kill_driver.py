@@ -24,9 +24,9 @@ from integration.queries.runner import Trial
 from integration.support import (
     child_pids,
     command_line,
+    provider_under_test,
     python_path,
     sidecar_pids,
-    tested_provider,
 )
 
 pytestmark = pytest.mark.crash
@@ -44,7 +44,7 @@ SIDECAR_END_S = 15
 
 def test_killed_drivers_leave_every_row_counted_once(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    trial = Trial(OPERATOR, tested_provider(), tmp_path)
+    trial = Trial(OPERATOR, provider_under_test(), tmp_path)
     for _ in range(KILLS):
         live_and_die(trial, chance)
     finish(trial)

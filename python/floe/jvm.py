@@ -113,8 +113,8 @@ def launch(
 ) -> subprocess.Popen[str]:
     """A running bare JVM; its standard input and output are pipes of text.
 
-    What the JVM starts in turn finds this Python, unless PYSPARK_PYTHON names another, and this very
-    package, installed or not.
+    What the JVM starts in turn finds this Python, unless PYSPARK_PYTHON names another, and finds
+    this very package, installed or not.
     """
     package_root = str(Path(__file__).resolve().parent.parent)
     python_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))

@@ -337,7 +337,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 # Controls take fewer: they prove the model, and their commits are slow.
-EXAMPLES = {IN_MEMORY: 25, ROCKSDB_V2: 8, FLOE_V1: 60, FLOE_V2: 60}
+EXAMPLES = {IN_MEMORY: 25, ROCKSDB_V2: 8, FLOE_V1: 100, FLOE_V2: 100}
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)

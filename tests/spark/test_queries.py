@@ -14,7 +14,7 @@ from integration.queries.events import random_batches
 from integration.queries.expected import expected_batches
 from integration.queries.operators import OPERATORS
 from integration.queries.runner import Trial
-from integration.support import tested_provider
+from integration.support import provider_under_test
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ INPUTS = [random_batches(seed, count=RUNS[-1], rows=40) for seed in (11, 12)]
 def test_every_batch_holds_the_rows_of_the_model(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    trial = Trial(OPERATORS[name], tested_provider(), tmp_path)
+    trial = Trial(OPERATORS[name], provider_under_test(), tmp_path)
     for visible in RUNS:
         trial.feed(INPUTS, visible)
         trial.run(spark)

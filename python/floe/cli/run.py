@@ -175,6 +175,7 @@ class Demonstration:
         plan = self._plan
         self._say(f"{plan.rows:,} clicks of {plan.users:,} users in {plan.batches} batches")
         clicks.write_clicks(plan.input, plan.rows, plan.users, plan.batches)
+        self._say(f"starting Spark with state in {plan.store.value}")
         spark = start_session(plan.store, self._scratch)
         try:
             with self._live():
@@ -214,7 +215,8 @@ class Demonstration:
         """Watches until so many batches are done. Raises what the query has failed with."""
         while query.isActive and self._watch.batches_done < batches:
             time.sleep(_POLL_S)
-            self._watch.look(query)
+            if self._watch.look(query) and not self._console.is_terminal:
+                self._say(self._watch.line())
         error = query.exception()
         if error is not None:
             raise error
@@ -230,13 +232,15 @@ class Demonstration:
 
     def _summary(self, differing: int) -> dict[str, str]:
         watch = self._watch
-        batch_ms = watch.batch_ms
+        # The first batch pays for a cold JVM and is told apart.
+        first_ms, *batch_ms = watch.batch_ms
         verdict = "equal to the batch query" if differing == 0 else f"{differing:,} USERS DIFFER"
         return {
             "store": self._plan.store.value,
             "rows": f"{watch.rows:,}",
             "rows/s": f"{watch.rows_per_second:,.0f}",
             "state rows": f"{watch.state_rows:,}",
+            "first batch": f"{first_ms:,} ms",
             "batch p50, p99": f"{quantile(batch_ms, 0.5):,} ms, {quantile(batch_ms, 0.99):,} ms",
             "in commits": f"{watch.commit_share:.0%} of the tasks' time",
             "survived": f"{self._kills} sidecar killed, {self._restarts} query restarted",
@@ -244,13 +248,16 @@ class Demonstration:
         }
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     @contextmanager
     def _live(self) -> Iterator[None]:
-        """Shows the watch below what is printed, in a terminal; elsewhere nothing moves."""
+        """Keeps the watch in view below what is printed; only a terminal can do that."""
         from rich.live import Live
 
+        if not self._console.is_terminal:
+            yield
+            return
         view = self._watch.view
         with Live(console=self._console, get_renderable=view, refresh_per_second=4):
             yield
@@ -274,7 +281,7 @@ def start_session(store: Store, scratch: Path) -> SparkSession:
 
 @contextmanager
 def stderr_to(path: Path) -> Iterator[None]:
-    """Processes started in this block write their standard error to a file, as long as they live."""
+    """Processes that start in this block write their standard error to a file until they end."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with path.open("wb") as log:

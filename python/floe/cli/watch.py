@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
-    from pyspark.sql.streaming.listener import StateOperatorProgress, StreamingQueryProgress
-    from rich.console import RenderableType
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from rich.table import Table
 
 __all__ = ["Watch", "quantile", "table_of"]
@@ -32,9 +31,11 @@ class Watch:
         self._cores = cores
         self._reports: dict[int, StreamingQueryProgress] = {}
 
-    def look(self, query: StreamingQuery) -> None:
-        """Takes the last report; cheap enough to be done ten times a second."""
+    def look(self, query: StreamingQuery) -> bool:
+        """Takes the last report; whether it is a new one. Cheap enough for ten times a second."""
+        before = self.batches_done
         self._take(query.lastProgress)
+        return self.batches_done > before
 
     def settle(self, query: StreamingQuery) -> None:
         """Takes all reports of a query that has ended, those that `look` missed too."""
@@ -55,8 +56,10 @@ class Watch:
 
     @property
     def batch_ms(self) -> list[int]:
-        """The duration of every batch, from the trigger to its commit."""
-        return [_duration(report, "triggerExecution") for report in self._reports.values()]
+        """The duration of every batch in order, from the trigger to its commit."""
+        return [
+            _duration(report, "triggerExecution") for _, report in sorted(self._reports.items())
+        ]
 
     @property
     def rows_per_second(self) -> float:
@@ -64,8 +67,7 @@ class Watch:
 
     @property
     def state_rows(self) -> int:
-        operator = self._last_operator()
-        return 0 if operator is None else operator.numRowsTotal
+        return self._reports[max(self._reports)].stateOperators[0].numRowsTotal
 
     @property
     def commit_share(self) -> float:
@@ -78,13 +80,18 @@ class Watch:
         working = sum(_duration(report, "addBatch") for report in self._reports.values())
         return committing / max(working * self._cores, 1)
 
-    def view(self) -> RenderableType:
+    def line(self) -> str:
+        """The last batch in one line."""
+        figures = self._figures()
+        return "batch " + ", ".join(figures[name] for name in ("batch", "this batch", "state"))
+
+    def view(self) -> Table:
         """A bar and the figures of the last batch."""
-        from rich.console import Group
         from rich.progress_bar import ProgressBar
 
-        bar = ProgressBar(total=self._batches, completed=self.batches_done, width=60)
-        return Group(bar, table_of(self._figures()))
+        table = table_of(self._figures())
+        table.add_row("", ProgressBar(total=self._batches, completed=self.batches_done, width=50))
+        return table
 
     def _figures(self) -> dict[str, str]:
         if not self._reports:
@@ -96,17 +103,10 @@ class Watch:
             f"{report.processedRowsPerSecond:,.0f} rows/s",
             "all batches": f"{self.rows:,} rows, {self.rows_per_second:,.0f} rows/s",
         }
-        operator = self._last_operator()
-        if operator is not None:
-            memory_mib = operator.memoryUsedBytes / _MIB
-            figures["state"] = f"{operator.numRowsTotal:,} rows, {memory_mib:,.1f} MiB"
-            figures |= _own_metrics(operator.customMetrics)
-        return figures
-
-    def _last_operator(self) -> StateOperatorProgress | None:
-        if not self._reports:
-            return None
-        return self._reports[max(self._reports)].stateOperators[0]
+        operator = report.stateOperators[0]
+        memory_mib = operator.memoryUsedBytes / _MIB
+        figures["state"] = f"{operator.numRowsTotal:,} rows, {memory_mib:,.1f} MiB"
+        return figures | _own_metrics(operator.customMetrics)
 
 
 def _own_metrics(metrics: Mapping[str, int]) -> dict[str, str]:

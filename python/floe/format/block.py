@@ -82,7 +82,9 @@ def decode(data: memoryview, *, trusted: bool = False) -> tuple[Rows, U64, int] 
     if len(data) < HEADER_BYTES:
         return None
     magic, crc, size, count, _, _, _, _, directory_bytes = _HEADER.unpack(data[:HEADER_BYTES])
-    if magic != _MAGIC or size > len(data) or directory_bytes != count * DIRECTORY.itemsize:
+    if magic != _MAGIC or directory_bytes != count * DIRECTORY.itemsize:
+        return None
+    if not HEADER_BYTES + directory_bytes <= size <= len(data):  # zeroes may follow a torn magic
         return None
     if not trusted and zlib.crc32(data[8:size]) != crc:
         return None

@@ -20,9 +20,11 @@ __all__ = ["Named", "delta", "delta_alias", "manifest", "parse", "segment"]
 DELTA_PATTERN = "{version}_{id}.delta"
 ALIAS_PATTERN = "{version}.delta"
 
+_NUMBER = "[1-9][0-9]*"  # as we write numbers: what is spelled differently is not ours
+_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(
-    r"(?P<version>\d+)(?:_(?P<id>[0-9a-f-]{36}))?\.(?P<kind>delta|manifest)"
-    r"|(?P<writer>[0-9a-f-]{36})-(?P<number>\d+)\.segment"
+    rf"(?P<version>{_NUMBER})(?:_(?P<id>{_ID}))?\.(?P<kind>delta|manifest)"
+    rf"|(?P<writer>{_ID})-{_NUMBER}\.segment"
 )
 
 

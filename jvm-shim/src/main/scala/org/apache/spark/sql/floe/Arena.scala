@@ -28,7 +28,8 @@ private[floe] final class Arena(memory: StoreMemory) {
   /** Space for `bytes` bytes, or an exception and nothing changed. */
   def allocate(bytes: Int): Long = {
     val size = roundUp(bytes)
-    if (size <= ExactBytes) {
+    if (size == 0) NoBytes
+    else if (size <= ExactBytes) {
       val head = exact(size >>> 3)
       if (head != 0) {
         exact(size >>> 3) = Platform.getLong(null, slabs.address(head))
@@ -41,7 +42,7 @@ private[floe] final class Arena(memory: StoreMemory) {
     }
   }
 
-  def release(ref: Long, bytes: Int): Unit = if (ref != 0) {
+  def release(ref: Long, bytes: Int): Unit = if (ref != 0 && bytes != 0) {
     val size = roundUp(bytes)
     val address = slabs.address(ref)
     freeBytes_ += size
@@ -100,6 +101,9 @@ private[floe] object Arena {
   private val FirstExtent = 16L << 10
   private val LargestExtent = 4L << 20
 
-  private def roundUp(bytes: Int): Int = math.max(8, (bytes + 7) & ~7)
+  /** Where a row of no bytes is: somewhere that is not "none" and that nobody frees. */
+  private val NoBytes = 8L
+
+  private def roundUp(bytes: Int): Int = (bytes + 7) & ~7
   private def binOf(size: Int): Int = 31 - Integer.numberOfLeadingZeros(size)
 }

@@ -126,7 +126,13 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
     val stamp = stamps.acquire()
     try {
       if (version < 0) throw FloeErrors.unsupported(id_, s"version $version")
-      new Lease(this, stamp, versions.open(version, ckptId.map(UUID.fromString), loadEmpty))
+      val epoch = versions.open(version, ckptId.map(UUID.fromString), loadEmpty)
+      try new Lease(this, stamp, epoch) catch {
+        case e: Throwable =>
+          versions.abort()
+          versions.unpin(epoch)
+          throw e
+      }
     } catch {
       case e: Throwable =>
         stamps.release(stamp)

@@ -87,7 +87,8 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   def release(key: String, ref: Long): Unit = freed.add((key, ref))
 
   def register(table: RegisteredTable): Unit = {
-    tables.put(table.key, table)
+    memoryLock.readLock().lock() // not while [[stop]] believes that there is no table
+    try tables.put(table.key, table) finally memoryLock.readLock().unlock()
     call("register", table.describe)
   }
 
@@ -114,14 +115,15 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
     })
   }
 
-  /** Ends the process; the next call starts another. */
-  def stop(): Unit = synchronized {
-    if (current != null) {
+  /** Ends a process that serves no table; the next call starts another. */
+  def stopIfIdle(): Unit = synchronized {
+    memoryLock.writeLock().lock()
+    try if (current != null && tables.isEmpty) {
       current.kill()
       current = null
       life_ += 1
       slabs.close()
-    }
+    } finally memoryLock.writeLock().unlock()
   }
 
   // The process ---------------------------------------------------------------------------------
@@ -132,11 +134,18 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
       checkCircuit()
       current = null
       val log = new File(logDirectory, s"floe-sidecar-${ProcessHandle.current().pid()}-$number.log")
-      val started = SidecarProcess.start(conf, log)
+      val started = try SidecarProcess.start(conf, log) catch {
+        case e: SidecarDied =>
+          died(e.getMessage)
+          throw e
+      }
       try adopt(started) catch {
+        case e: FloeException =>
+          started.kill()
+          throw e
         case NonFatal(e) =>
           buried(started)
-          throw e
+          throw new SidecarDied(lastWords, e)
       }
       logInfo(s"Sidecar $number runs as process ${started.pid}, log ${log.getPath}")
     }
@@ -166,11 +175,16 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   }
 
   private def buried(process: SidecarProcess): Unit = {
+    process.kill()
+    process.diesWithin(5)
+    died(process.epitaph)
+  }
+
+  private def died(epitaph: String): Unit = {
     deathsInARow += 1
     restarts_.incrementAndGet()
-    lastWords = process.epitaph
-    process.kill()
-    logWarning(s"Sidecar $number (process ${process.pid}) is gone: $lastWords")
+    lastWords = epitaph
+    logWarning(s"Sidecar $number is gone: $epitaph")
   }
 
   private def checkCircuit(): Unit = if (deathsInARow >= DeathsToOpen) {
@@ -220,26 +234,25 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
       queue.drainTo(batch.asJava, 31)
       val waiting = batch.filterNot(_.done.isDone).toSeq
       if (waiting.nonEmpty) {
-        try {
-          val process = running()
-          waiting.foreach(_.servedBy = Some(process))
-          try {
-            val results = answers(process, waiting)
-            Sidecar.this.synchronized { deathsInARow = 0 }
-            waiting.zip(results).foreach {
-              case (call, Right(body)) => call.done.complete(Answer(process.life, body))
-              case (call, Left(error)) => call.done.completeExceptionally(error)
-            }
-          } catch {
-            case NonFatal(e) => // the connection broke: never leave half a sidecar behind
-              logDebug(s"Sidecar $number: a message was lost", e)
-              process.kill()
-              process.diesWithin(5)
-              queue.addAll(waiting.asJava)
-          }
-        } catch {
+        try deliver(running(), waiting) catch {
+          case _: SidecarDied => queue.addAll(waiting.asJava) // the circuit ends this if it goes on
           case NonFatal(e) => waiting.foreach(_.done.completeExceptionally(e))
         }
+      }
+    }
+
+    private def deliver(process: SidecarProcess, waiting: Seq[Pending]): Unit = {
+      waiting.foreach(_.servedBy = Some(process))
+      val results = try answers(process, waiting) catch {
+        case NonFatal(e) => // the connection broke: never leave half a sidecar behind
+          process.kill()
+          process.diesWithin(5)
+          throw new SidecarDied("a message was lost", e)
+      }
+      Sidecar.this.synchronized { deathsInARow = 0 }
+      waiting.zip(results).foreach {
+        case (call, Right(body)) => call.done.complete(Answer(process.life, body))
+        case (call, Left(error)) => call.done.completeExceptionally(error)
       }
     }
   }
@@ -280,6 +293,6 @@ private[floe] object Sidecar extends Logging {
 
   /** After a store closed: a sidecar that serves nobody for a while ends. */
   def closed(sidecar: Sidecar): Unit = if (sidecar.tableCount == 0) {
-    idle.schedule((() => if (sidecar.tableCount == 0) sidecar.stop()): Runnable, IdleSeconds, TimeUnit.SECONDS)
+    idle.schedule((() => sidecar.stopIfIdle()): Runnable, IdleSeconds, TimeUnit.SECONDS)
   }
 }

@@ -49,7 +49,12 @@ private[floe] final class SidecarProcess private (
   def epitaph: String = SidecarProcess.epitaph(process, log)
 }
 
+/** It was killed before it could answer: nothing is wrong with it that a new one would share. */
+private[floe] final class SidecarDied(message: String, cause: Throwable = null)
+  extends java.io.IOException(message, cause)
+
 private[floe] object SidecarProcess {
+  private val KilledBySignal = 128
 
   /** Starts a sidecar and waits for its answer. */
   def start(conf: FloeConf, log: File): SidecarProcess = {
@@ -101,6 +106,9 @@ private[floe] object SidecarProcess {
     }
     if (answer == null) {
       process.waitFor(5, TimeUnit.SECONDS)
+      if (!process.isAlive && process.exitValue() > KilledBySignal) {
+        throw new SidecarDied(epitaph(process, log))
+      }
       throw new FloeException(FloeErrors.InvalidRequest, s"${conf.python} cannot run the sidecar:" +
         s" ${epitaph(process, log)}. The floe package must be installed for this Python on every" +
         s" executor; choose another with ${FloeConf.Prefix}python")

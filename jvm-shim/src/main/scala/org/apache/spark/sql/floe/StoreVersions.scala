@@ -104,7 +104,7 @@ private[floe] final class StoreVersions(
     replaceTable()
     synchronized {
       tip_ = Point(version, None)
-      snapshot_ = None
+      tipEpoch = table_.epoch
     }
   }
 
@@ -122,6 +122,8 @@ private[floe] final class StoreVersions(
       switches.clear()
       undoable.clear()
       table_ = fresh
+      tip_ = null // until its rows are there, the new table is nobody's version
+      snapshot_ = None
     }
     fresh
   }
@@ -173,7 +175,6 @@ private[floe] final class StoreVersions(
       if (back >= 0) rollBack(back)
       replay(session, way.get("commits").asScala.map(pointOf).toSeq)
     } else {
-      tip_ = null // until the rows are there, the new table is nobody's version
       val fresh = replaceTable()
       fresh.begin()
       portions(session) { (_, ref, count) => fresh.link(ref, count, newPrefix(), recorded = false) }

@@ -14,9 +14,12 @@ private[floe] final class UndoLog(val epoch: Int, val rowsBefore: Long, memory: 
     spare: ArrayBuffer[Extent]) {
   import MemoryLayout._
 
-  private val extents = ArrayBuffer.empty[Extent]
-  private var starts: Array[Long] = Array.empty // address of each extent
-  private var perExtent: Array[Int] = Array.empty
+  /**
+   * The extents and the records in each. A snapshot reads them while the task appends: both arrays
+   * are replaced when the log grows, and a count is final before the next extent is published.
+   */
+  @volatile private var extents = Array.empty[Extent]
+  @volatile private var counts = Array.empty[Int]
   private var size_ = 0
   private var inLast = 0
   private var lastCapacity = 0
@@ -50,6 +53,7 @@ private[floe] final class UndoLog(val epoch: Int, val rowsBefore: Long, memory: 
     cursor += UndoBytes
     inLast += 1
     size_ += 1
+    counts(counts.length - 1) = inLast
     Slabs.releaseFence()
   }
 
@@ -57,28 +61,28 @@ private[floe] final class UndoLog(val epoch: Int, val rowsBefore: Long, memory: 
     val extent = if (spare.nonEmpty) spare.remove(spare.length - 1)
       else memory.take(Extents.Undo, math.min(UndoLog.LargestExtent,
         math.max(UndoLog.FirstExtent, java.lang.Long.highestOneBit(size_.toLong * UndoBytes))))
-    if (extents.nonEmpty) perExtent(extents.length - 1) = inLast
-    extents += extent
-    starts :+= memory.slabs.address(extent.ref)
-    perExtent :+= 0
-    cursor = starts.last
+    cursor = memory.slabs.address(extent.ref)
     inLast = 0
     lastCapacity = (extent.bytes / UndoBytes).toInt
+    counts = counts :+ 0
+    extents = extents :+ extent
   }
 
   /** (ref, records) of each extent: what a prepare or a snapshot reads. */
   def ranges: Seq[(Long, Int)] = {
-    val full = extents.indices.map(i => (extents(i).ref, if (i == extents.length - 1) inLast else perExtent(i)))
-    full.filter(_._2 > 0)
+    val known = extents
+    val filled = counts
+    known.indices.map(i => (known(i).ref, filled(i))).filter(_._2 > 0)
   }
 
   /** Newest first, as going back needs it. */
   def foreachBackwards(f: Long => Unit): Unit = {
     var i = extents.length - 1
     while (i >= 0) {
-      var n = (if (i == extents.length - 1) inLast else perExtent(i)) - 1
+      val start = memory.slabs.address(extents(i).ref)
+      var n = counts(i) - 1
       while (n >= 0) {
-        f(starts(i) + n.toLong * UndoBytes)
+        f(start + n.toLong * UndoBytes)
         n -= 1
       }
       i -= 1
@@ -91,7 +95,7 @@ private[floe] final class UndoLog(val epoch: Int, val rowsBefore: Long, memory: 
       if (spare.map(_.bytes).sum + extent.bytes <= UndoLog.SpareBytes) spare += extent
       else memory.giveBack(Extents.Undo, extent)
     }
-    extents.clear()
+    extents = Array.empty
     size_ = 0
   }
 }
