@@ -177,7 +177,7 @@ class Engine:
         rows = table.hot.changes(table.hot.undo(undo))
         body, trailer = delta.encode(rows, table.config.checkpoint_codec)
         data = np.frombuffer(body, np.uint8)
-        pieces: list[tuple[int, int]] = []
+        pieces: list[tuple[int, int, int]] = []
         extents: list[Extent] = []
         tail = np.frombuffer(trailer, np.uint8)
         for start in range(0, len(data), _PIECE_BYTES):
@@ -189,7 +189,7 @@ class Engine:
             if last:
                 self.pool.space.bytes[extent.ref + len(part) : extent.ref + size] = tail
             extents.append(extent)
-            pieces.append((extent.ref, size))
+            pieces.append((extent.ref, extent.bytes, size))
         return {"pieces": pieces, "rows": len(rows), "slabs": self._slabs(extents)}
 
     # -- loading ----------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class Engine:
         return {
             "version": portion.version,
             "id": str(portion.id),
-            "staged": [portion.staged.ref, portion.count],
+            "staged": [portion.staged.ref, portion.staged.bytes, portion.count],
             "arena": [portion.arena.ref, portion.arena.bytes],
             "slabs": self._slabs([portion.staged, portion.arena]),
         }
@@ -317,7 +317,7 @@ class Engine:
             extent = self._allocate(table, "switch", part.nbytes)
             self.pool.space.structs(extent.ref, len(part), SWITCH)[:] = part
             extents.append(extent)
-            lists.append([extent.ref, len(part)])
+            lists.append([extent.ref, extent.bytes, len(part)])
         return {"switches": lists, "slabs": self._slabs(extents)}
 
     def retain(

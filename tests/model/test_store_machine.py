@@ -40,7 +40,15 @@ from tests.support.model import (
     comparable,
     expected,
 )
-from tests.support.providers import FLOE_V1, FLOE_V2, IN_MEMORY, RETAINED_VERSIONS, ROCKSDB_V2
+from tests.support.providers import (
+    FLOE_MANAGED_V1,
+    FLOE_MANAGED_V2,
+    FLOE_V1,
+    FLOE_V2,
+    IN_MEMORY,
+    RETAINED_VERSIONS,
+    ROCKSDB_V2,
+)
 
 # Few keys, so that histories meet the same one again; strings of no, odd and many bytes.
 KEYS: st.SearchStrategy[Key] = st.tuples(
@@ -336,8 +344,23 @@ class StoreMachine(RuleBasedStateMachine):
         shutil.rmtree(self.root)
 
 
+class DyingSidecarMachine(StoreMachine):
+    """The same histories; the sidecar dies between any two steps of them."""
+
+    @rule()
+    def kill_the_sidecar(self) -> None:
+        self.harness.kill_sidecars()
+
+
 # Controls take fewer: they prove the model, and their commits are slow.
-EXAMPLES = {IN_MEMORY: 25, ROCKSDB_V2: 8, FLOE_V1: 100, FLOE_V2: 100}
+EXAMPLES = {
+    IN_MEMORY: 25,
+    ROCKSDB_V2: 8,
+    FLOE_V1: 80,
+    FLOE_V2: 80,
+    FLOE_MANAGED_V1: 10,
+    FLOE_MANAGED_V2: 10,
+}
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)
@@ -346,10 +369,23 @@ def test_any_history_leaves_what_the_model_says(harness: Harness, kind: Provider
         def __init__(self) -> None:
             super().__init__(harness, kind)
 
+    run(Machine, EXAMPLES[kind])
+
+
+@pytest.mark.parametrize("kind", [FLOE_V1, FLOE_V2], ids=lambda kind: kind.name)
+def test_a_sidecar_that_dies_is_not_noticed(harness: Harness, kind: ProviderKind) -> None:
+    class Machine(DyingSidecarMachine):
+        def __init__(self) -> None:
+            super().__init__(harness, kind)
+
+    run(Machine, 12)
+
+
+def run(machine: type[StoreMachine], examples: int) -> None:
     run_state_machine_as_test(
-        Machine,
+        machine,
         settings=settings(
-            max_examples=EXAMPLES[kind],
+            max_examples=examples,
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

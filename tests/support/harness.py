@@ -11,7 +11,9 @@ until it is committed, aborted or released, and `abandon` leaves it as a dying t
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -105,6 +107,16 @@ class Harness:
         except Py4JJavaError as error:
             name = error.java_exception.getClass().getName()
             raise StoreFailure(name, str(error)) from None
+
+    def kill_sidecars(self) -> int:
+        """kill -9 of every sidecar that this JVM has; how many there were."""
+        killed = 0
+        for child in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
+            for pid in child.read_text().split():
+                if b"floe.sidecar" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed += 1
+        return killed
 
     def close(self) -> None:
         self._gateway.close()

@@ -136,7 +136,7 @@ class Bump:
         answer = _pairs(rows, bumped)
         for key in bumped:
             number, text = rows[key]
-            rows[key] = number + 1, text
+            rows[key] = (number + 1 + 2**63) % 2**64 - 2**63, text  # a long wraps around
         return answer
 
 

@@ -2,8 +2,13 @@
 
 The sidecar forgets this when it dies; the next snapshot then finds no segment for the markers that
 entries carry, takes those entries for dirty and writes them again. Nothing is lost but the saving.
+
+A number must never name two segments in the life of a table: undo records and entries that missed
+their switch list go on carrying markers of segments that are long dropped. Numbers therefore only
+go up, and a log that knows nothing of those before it begins anywhere.
 """
 
+import secrets
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,9 +34,11 @@ class LogState:
     """The segments that markers may point into."""
 
     segments: dict[int, KnownSegment] = field(default_factory=dict)
+    # Half of the range of numbers to begin in, half to go up in.
+    last_number: int = field(default_factory=lambda: secrets.randbits(31))
 
     def next_number(self) -> int:
-        return max(self.segments, default=0) + 1
+        return max([self.last_number, *self.segments]) + 1
 
     def is_kept(self, markers: U64, min_live_ratio: float) -> npt.NDArray[np.bool_]:
         """Which records need not be written again.

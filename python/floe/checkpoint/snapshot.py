@@ -94,7 +94,7 @@ def write(
     clean = row.copy()
     clean[numbers] = False
     live = log.live(copied.cold[clean])
-    state = LogState()
+    state = LogState(last_number=log.next_number() + len(segments) - 1)
     for number, bits in live.items():
         known = log.segments[number]
         state.segments[number] = KnownSegment(

@@ -136,6 +136,8 @@ class SlabPool:
     def settle(self, extents: Iterable[Extent]) -> None:
         """After adopting: `extents` are in use, everything else is free."""
         for extent in extents:
+            if extent.bytes < 1 << _SMALLEST or extent.ref in self._used:
+                raise InternalError(f"{extent} cannot be in use")
             self._used[extent.ref] = extent.bytes
             self.used_bytes += extent.bytes
             self.slabs[extent.ref >> SLAB_BITS].extents += 1

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.floe
 
 import java.io.{File, InputStream, IOException}
-import java.nio.ByteBuffer
+import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.channels.{Channels, FileChannel}
 import java.nio.file.{Files, NoSuchFileException, Path, Paths, StandardCopyOption, StandardOpenOption}
 import java.util.UUID
@@ -139,10 +139,11 @@ private[floe] final class ManagedFiles(directory: HadoopPath, conf: Configuratio
 
   override def publish(name: String, alias: String, content: Seq[ByteBuffer],
       nameOf: ByteBuffer => String): Unit = {
-    val path = new HadoopPath(directory, alias)
-    if (manager.exists(path)) { // rare: a retry, or a second action; one more upload then
-      val old = ByteBuffer.wrap(reading(alias)(_.readAllBytes())).order(java.nio.ByteOrder.LITTLE_ENDIAN)
-      publish(nameOf(old.duplicate().order(java.nio.ByteOrder.LITTLE_ENDIAN)), Seq(old))
+    if (manager.exists(new HadoopPath(directory, alias))) { // rare: a retry, or a second action
+      val old = ByteBuffer.wrap(reading(alias)(_.readAllBytes())).order(ByteOrder.LITTLE_ENDIAN)
+      publish(nameOf(old), Seq(old))
+      // Managers differ in what an existing file means to a rename; successors name us by id.
+      publish(name, content.map(_.duplicate()))
     }
     publish(alias, content)
   }

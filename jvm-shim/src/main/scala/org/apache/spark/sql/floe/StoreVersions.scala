@@ -230,15 +230,15 @@ private[floe] final class StoreVersions(
         patient = true) { body =>
         if (!body.has("done")) {
           table_.adoptArena(extentOf(body.get("arena")))
-          memory.add(Extents.Transit, Extent(body.get("staged").get(0).asLong, 0))
+          memory.add(Extents.Transit, extentOf(body.get("staged")))
         }
         body
       }
       if (body.has("done")) more = false
       else {
-        val staged = body.get("staged")
-        link(Point(body.get("version").asLong, idOf(body.get("id"))), staged.get(0).asLong, staged.get(1).asInt)
-        memory.giveBack(Extents.Transit, Extent(staged.get(0).asLong, 0))
+        val staged = extentOf(body.get("staged"))
+        link(Point(body.get("version").asLong, idOf(body.get("id"))), staged.ref, countOf(body.get("staged")))
+        memory.giveBack(Extents.Transit, staged)
       }
     }
   }
@@ -270,13 +270,13 @@ private[floe] final class StoreVersions(
       val start = System.nanoTime()
       val memory = table_.memory
       val pieces = memory.asking("prepare", Json.obj("key" -> memory.key, "undo" -> log.ranges)) { body =>
-        val refs = body.get("pieces").asScala.map(p => (p.get(0).asLong, p.get(1).asInt)).toSeq
-        refs.foreach { case (ref, _) => memory.add(Extents.Transit, Extent(ref, 0)) }
-        refs
+        val parts = body.get("pieces").asScala.map(p => (extentOf(p), countOf(p))).toSeq
+        parts.foreach { case (extent, _) => memory.add(Extents.Transit, extent) }
+        parts
       }
       metrics.prepareMs.set((System.nanoTime() - start) / 1000000)
-      try publish(pieces.map { case (ref, bytes) => memory.slabs.buffer(ref, bytes) }, point)
-      finally pieces.foreach { case (ref, _) => memory.giveBack(Extents.Transit, Extent(ref, 0)) }
+      try publish(pieces.map { case (extent, bytes) => memory.slabs.buffer(extent.ref, bytes) }, point)
+      finally pieces.foreach { case (extent, _) => memory.giveBack(Extents.Transit, extent) }
     }
     committed(log, point)
     point
@@ -361,9 +361,9 @@ private[floe] final class StoreVersions(
     val lists = memory.asking("snapshot_done",
       Json.obj("key" -> memory.key, "session" -> session, "uploaded" -> uploaded), patient = true) { body =>
       Option(body.get("switches")).toSeq.flatMap(_.asScala.toSeq).map { list =>
-        val extent = Extent(list.get(0).asLong, 0)
+        val extent = extentOf(list)
         memory.add(Extents.Transit, extent)
-        (extent, list.get(1).asInt)
+        (extent, countOf(list))
       }
     }
     synchronized {
@@ -425,4 +425,6 @@ private[floe] object StoreVersions {
     Option(node).filterNot(_.isNull).map(n => UUID.fromString(n.asText))
   private def pointOf(node: JsonNode): Point = Point(node.get(0).asLong, idOf(node.get(1)))
   private def extentOf(node: JsonNode): Extent = Extent(node.get(0).asLong, node.get(1).asLong)
+  /** How much of an extent in transit is meant: bytes of a delta, rows of a list. */
+  private def countOf(node: JsonNode): Int = node.get(2).asInt
 }
