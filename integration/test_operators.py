@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from integration.queries.driver import run_elsewhere
@@ -125,13 +126,28 @@ def comparisons() -> Iterator[Any]:
                 yield pytest.param(operator, provider, reference, id=f"{operator.name}-{provider}")
 
 
-def with_each(names: tuple[str, ...], *providers: Provider) -> pytest.MarkDecorator:
-    """Parametrises `operator` and `provider` over a subset of both."""
-    chosen = [provider for provider in chosen_providers() if provider in providers]
+class FormatNotGranted(Exception):
+    """Spark has run a query with an older state format than it was asked for."""
+
+
+def with_each(
+    names: tuple[str, ...],
+    *providers: Provider,
+    missing_in_floe: pytest.MarkDecorator | None = None,
+) -> pytest.MarkDecorator:
+    """Parametrises `operator` and `provider` over a subset of both.
+
+    `missing_in_floe` marks Floe's cases as expected to fail until it can do what the test asks.
+    """
+
+    def marks(provider: Provider) -> list[pytest.MarkDecorator]:
+        return [missing_in_floe] if missing_in_floe and provider is Provider.FLOE else []
+
     cases = [
-        pytest.param(OPERATORS[name], provider, id=f"{name}-{provider}")
+        pytest.param(OPERATORS[name], provider, id=f"{name}-{provider}", marks=marks(provider))
         for name in names
-        for provider in chosen
+        for provider in chosen_providers()
+        if provider in providers
     ]
     return pytest.mark.parametrize(("operator", "provider"), cases)
 
@@ -163,12 +179,31 @@ def test_checkpoint_format_two_changes_no_row(
 def test_newer_join_formats_change_no_row(
     operator: Operator, provider: Provider, join_format: int, laboratory: Laboratory
 ) -> None:
-    by_side = replace(operator, stores=JOIN_SIDES)
-    ours = laboratory.outcome(by_side, provider, join_format=join_format)
-    assert pinned_join_format(ours.trial) == join_format
+    ours = laboratory.outcome(operator, provider, join_format=join_format)
     assert ours.batches == laboratory.outcome(operator, Provider.MEMORY).batches
-    theirs = laboratory.outcome(by_side, Provider.ROCKSDB, join_format=join_format)
-    assert ours.state == theirs.state
+
+
+@pytest.mark.parametrize("join_format", [3, 4])
+@with_each(
+    JOINS,
+    Provider.FLOE,
+    Provider.ROCKSDB,
+    missing_in_floe=pytest.mark.xfail(
+        raises=FormatNotGranted,
+        strict=True,
+        reason="Spark grants join formats 3 and 4 only to subclasses of its RocksDB provider",
+    ),
+)
+def test_newer_join_formats_are_granted_and_hold_equal_state(
+    operator: Operator, provider: Provider, join_format: int, laboratory: Laboratory
+) -> None:
+    ours = laboratory.outcome(operator, provider, join_format=join_format).trial
+    if pinned_join_format(ours) != join_format:
+        raise FormatNotGranted
+    theirs = laboratory.outcome(operator, Provider.ROCKSDB, join_format=join_format).trial
+    by_side = replace(operator, stores=JOIN_SIDES)
+    ours, theirs = (replace(trial, operator=by_side) for trial in (ours, theirs))
+    assert ours.state(laboratory.spark) == theirs.state(laboratory.spark)
 
 
 def pinned_join_format(trial: Trial) -> int:
@@ -214,7 +249,15 @@ def test_file_sink_holds_every_row_once(
     assert trial.state(spark) == expected.state
 
 
-@with_each(CHANGE_FEED_SUBSET, Provider.FLOE)
+@with_each(
+    CHANGE_FEED_SUBSET,
+    Provider.FLOE,
+    missing_in_floe=pytest.mark.xfail(
+        raises=UnsupportedOperationException,
+        strict=True,
+        reason="Floe does not implement SupportsFineGrainedReplay",
+    ),
+)
 def test_change_feed_equals_that_of_the_memory_provider(
     operator: Operator, provider: Provider, laboratory: Laboratory
 ) -> None:

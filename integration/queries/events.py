@@ -6,7 +6,9 @@ sees. Batch b is the same rows in the same file order whatever the provider, whi
 micro-batches, the watermark and so the output of two providers comparable batch by batch.
 
 Event time moves on by BATCH_SPAN_S a batch, and rows arrive out of order around it. About one row
-in ten is a straggler, far enough behind to be late for every watermark used in `operators.py`.
+in ten is a straggler, late for the watermark used in `operators.py` or nearly so. Two rows of each
+batch stand on the edges: one is its latest and leaves a watermark that ends a window exactly, the
+other is as old as the watermark after which rows are late.
 """
 
 import json
@@ -30,6 +32,9 @@ START_S = 1_700_000_000
 BATCH_SPAN_S = 20
 _KEYS = 40
 _STRAGGLERS = 0.1
+# Seconds behind the middle of a batch. A batch of 20 s with a watermark delay of 20 s drops rows
+# from 50 s on: the watermark is two batches old, and the latest row is 10 s ahead.
+_EDGES_BEHIND_S = (-10, 50)
 
 SCHEMA = StructType(
     [
@@ -61,16 +66,29 @@ Batch = Sequence[Event]
 def random_batches(seed: int, count: int, rows: int) -> list[list[Event]]:
     """`count` batches of `rows` events: skewed keys, names that are sometimes null."""
     chance = random.Random(seed)
-    return [[_event(chance, b) for _ in range(rows)] for b in range(count)]
+    return [_batch(chance, number, rows) for number in range(count)]
 
 
-def _event(chance: random.Random, batch: int) -> Event:
-    behind = chance.uniform(60, 120) if chance.random() < _STRAGGLERS else chance.uniform(-8, 12)
+def _batch(chance: random.Random, number: int, rows: int) -> list[Event]:
+    behind_s = [_behind_s(chance) for _ in range(rows - len(_EDGES_BEHIND_S))]
+    middle_s = START_S + BATCH_SPAN_S * number
+    events = [_event(chance, middle_s - behind) for behind in (*_EDGES_BEHIND_S, *behind_s)]
+    chance.shuffle(events)
+    return events
+
+
+def _behind_s(chance: random.Random) -> int:
+    if chance.random() < _STRAGGLERS:
+        return chance.randint(45, 120)
+    return chance.randint(-8, 12)
+
+
+def _event(chance: random.Random, at_s: int) -> Event:
     key = int(_KEYS * chance.random() ** 2)
     return Event(
         key=key,
         name=None if key == 0 else "n" * (key % 4) + str(key),
-        at_s=START_S + BATCH_SPAN_S * batch - int(behind),
+        at_s=at_s,
         value=chance.randrange(-1000, 1000),
     )
 

@@ -355,10 +355,7 @@ def _join(how: str) -> Model:
         for step in steps:
             rows: Rows = []
             for i, j in list(_new_pairs(step, left, right)):
-                if how != "left_semi":
-                    rows.append((*_three(left.rows[i]), *_three(right.rows[j])))
-                elif not left.matched[i]:
-                    rows.append(_three(left.rows[i]))
+                rows.append((*_three(left.rows[i]), *_three(right.rows[j])))
                 left.matched[i] = right.matched[j] = True
             alone_left = left.evict(step.evict_s - JOIN_AFTER_S - 1)
             alone_right = right.evict(step.evict_s - 1)
@@ -369,6 +366,27 @@ def _join(how: str) -> Model:
             yield rows
 
     return model
+
+
+def _join_left_semi(steps: Sequence[Step]) -> Iterator[Rows]:
+    """Each left row once, when it meets its first partner.
+
+    Spark handles the right rows of a batch first, and does not store those that the same batch
+    would evict: the left rows that come with them never see them.
+    """
+    left, right = _Side([], []), _Side([], [])
+    for step in steps:
+        old_left, old_right = len(left.rows), len(right.rows)
+        rows: Rows = []
+        for i, j in list(_new_pairs(step, left, right)):
+            both_new = i >= old_left and j >= old_right
+            unseen = both_new and right.rows[j].at_s < step.evict_s
+            if not unseen and not left.matched[i]:
+                rows.append(_three(left.rows[i]))
+                left.matched[i] = True
+        left.evict(step.evict_s - JOIN_AFTER_S - 1)
+        right.evict(step.evict_s - 1)
+        yield rows
 
 
 def _join_on_event_time(steps: Sequence[Step]) -> Iterator[Rows]:
@@ -460,7 +478,7 @@ _MODELS: dict[str, tuple[Model, bool]] = {
     "join_inner": (_join("inner"), True),
     "join_left_outer": (_join("left_outer"), True),
     "join_full_outer": (_join("full_outer"), True),
-    "join_left_semi": (_join("left_semi"), True),
+    "join_left_semi": (_join_left_semi, True),
     "join_on_event_time": (_join_on_event_time, True),
     "windows_of_windows": (_windows_of_windows, True),
     "distinct_into_windows": (_distinct_into_windows, True),

@@ -50,8 +50,6 @@ class Table:
     key: str
     store: str
     config: FloeConfig
-    directory: Path  # durable files: the store's own directory, or scratch copies of them
-    remote: bool
     local: Path
     hot: HotTable
     refs: set[int] = field(default_factory=set)
@@ -90,22 +88,13 @@ class Engine:
         key: str,
         store: str,
         conf: Mapping[str, str],
-        directory: str,
-        remote: bool,
         local: str,
     ) -> Reply:
         config = FloeConfig.from_spark(conf)
         with self._lock:
             if key not in self._tables:
-                self._tables[key] = Table(
-                    key,
-                    store,
-                    config,
-                    Path(directory),
-                    remote,
-                    Path(local),
-                    HotTable(self.pool.space),
-                )
+                hot = HotTable(self.pool.space)
+                self._tables[key] = Table(key, store, config, Path(local), hot)
         return {}
 
     def close(self, key: str) -> Reply:
@@ -200,11 +189,12 @@ class Engine:
         version: int,
         id: str | None,
         bases: list[tuple[int, str | None]],
+        directory: str,
         listing: list[str] | None = None,
     ) -> Reply:
         """Finds the way to a version; `load_more` then brings its rows."""
         table = self._table(key)
-        source = FileSource(table.directory, frozenset(listing or ()) if table.remote else None)
+        source = FileSource(Path(directory), None if listing is None else frozenset(listing))
         try:
             way = lineage.resolve(
                 source,
@@ -322,18 +312,17 @@ class Engine:
 
     def retain(
         self,
-        key: str,
         last: tuple[int, str] | None,
         oldest: int,
-        minVersions: int,  # noqa: N803 - the wire's spelling
+        min_versions: int,
+        directory: str,
         listing: list[str] | None = None,
     ) -> Reply:
         """Names of durable files that may be deleted."""
-        table = self._table(key)
-        source = FileSource(table.directory, frozenset(listing or ()) if table.remote else None)
+        source = FileSource(Path(directory), None if listing is None else frozenset(listing))
         point = (last[0], UUID(last[1])) if last else None
         try:
-            return {"delete": retention.deletable(source, point, oldest, minVersions)}
+            return {"delete": retention.deletable(source, point, oldest, min_versions)}
         except NeedFiles as need:
             return {"need": need.names}
 

@@ -6,6 +6,7 @@ rollbacks and the death of the sidecar may fall in between.
 """
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from floe.checkpoint import reading, snapshot
 from floe.checkpoint.log import LogState
 from floe.checkpoint.source import FileSource
+from floe.format.layout import FREE_FLAG, GROUP_FLAG
 from floe.format.trailer import Trailer
 from floe.storage.slabs import SlabPool
 from tests.support.durable import padded, state_of
@@ -155,3 +157,114 @@ TestSnapshotMachine.settings = settings(max_examples=150, stateful_step_count=40
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a segment here: eight keys then make several."""
     monkeypatch.setattr(snapshot, "_BLOCK_ROWS", 3)
+
+
+@pytest.fixture
+def machine() -> Iterator[SnapshotMachine]:
+    machine = SnapshotMachine()
+    machine.start()
+    yield machine
+    machine.teardown()
+
+
+def named(*numbers: int) -> dict[bytes, bytes]:
+    return {padded(f"key {n}"): padded(f"value {n}") for n in numbers}
+
+
+def test_an_epoch_that_writes_beside_the_copy_is_not_seen(machine: SnapshotMachine) -> None:
+    machine.batch(named(1, 2, 3), set())
+    machine.begin()
+    machine.change({padded("key 1"): padded("before the copy"), **named(4)}, {padded("key 2")})
+    machine.copy()
+    machine.change({padded("key 3"): padded("after the copy"), **named(5)}, {padded("key 4")})
+    machine.write(uploaded=True)
+
+
+def test_the_oldest_of_several_records_of_an_entry_counts(machine: SnapshotMachine) -> None:
+    machine.batch(named(1, 2), set())
+    machine.begin()
+    machine.copy()
+    machine.change({padded("key 1"): padded("once")}, {padded("key 2")})
+    machine.commit()
+    machine.batch({padded("key 1"): padded("twice"), padded("key 2"): padded("back")}, set())
+    machine.begin()
+    machine.change({}, {padded("key 1")})
+    machine.abort()
+    machine.write(uploaded=True)
+
+
+def test_a_second_snapshot_writes_what_changed_and_names_the_rest(machine: SnapshotMachine) -> None:
+    machine.batch(named(*range(8)), set())
+    machine.copy_and_write()
+    assert len(machine.log.segments) == 3
+    machine.batch({padded("key 7"): padded("new")}, set())
+    before = set(machine.directory.glob("*.segment"))
+    machine.copy_and_write()
+    assert machine.switches is not None
+    assert len(machine.switches) == 1
+    assert len(set(machine.directory.glob("*.segment")) - before) == 1
+    assert len(machine.log.segments) == 4
+
+
+def test_the_live_rows_of_a_sparse_segment_move_on(machine: SnapshotMachine) -> None:
+    machine.batch(named(0, 1, 2), set())
+    machine.copy_and_write()
+    (first,) = machine.log.segments
+    machine.batch({}, {padded("key 0"), padded("key 1")})
+    machine.copy_and_write()  # a third of the segment is live from now on
+    assert set(machine.log.segments) == {first}
+    machine.batch({}, set())
+    machine.copy_and_write()
+    assert first not in machine.log.segments
+    assert machine.switches is not None
+    assert len(machine.switches) == 1
+
+
+def test_a_marker_of_a_dead_sidecar_never_names_a_segment_of_the_next(
+    machine: SnapshotMachine,
+) -> None:
+    machine.batch(named(0, 1), set())
+    machine.copy_and_write()
+    machine.batch({}, {padded("key 0")})
+    machine.the_sidecar_dies()
+    machine.copy_and_write()
+    machine.roll_back()  # entries have the markers of the first snapshot again
+    machine.copy_and_write()
+
+
+def test_numbers_of_dropped_segments_are_not_given_out_again(machine: SnapshotMachine) -> None:
+    machine.batch(named(0), set())
+    machine.copy_and_write()
+    (first,) = machine.log.segments
+    machine.batch({}, {padded("key 0")})
+    machine.copy_and_write()
+    assert not machine.log.segments
+    machine.batch(named(1), set())
+    machine.copy_and_write()
+    (second,) = machine.log.segments
+    assert second > first
+
+
+def test_a_switch_list_hands_out_the_markers_of_records(machine: SnapshotMachine) -> None:
+    machine.batch(named(0, 1), set())
+    machine.copy_and_write()
+    machine.begin()
+    ((number, known),) = machine.log.segments.items()
+    found = [int(machine.shim.entry(key)["cold"]) for key in named(0, 1)]
+    assert found == [number << 32 | int(word) for word in known.words]
+
+
+def test_a_store_without_rows_has_a_snapshot_without_segments(machine: SnapshotMachine) -> None:
+    machine.batch({}, set())
+    machine.copy_and_write()
+    assert not machine.log.segments
+    assert machine.switches is not None
+    assert len(machine.switches) == 0
+
+
+def test_anchors_and_free_entries_are_no_rows(machine: SnapshotMachine) -> None:
+    machine.batch(named(0, 1, 2), set())
+    for key, flag in ((padded("key 0"), GROUP_FLAG), (padded("key 1"), FREE_FLAG)):
+        machine.shim.entry(key)["kind"] |= np.uint32(flag)
+        del machine.shim.state[key]
+    machine.copy_and_write()

@@ -71,7 +71,7 @@ def _newest(source: FileSource, store: str, version: int) -> UUID:
     """The commit that stands for a version which Spark names without an id."""
     alias = paths.delta_alias(version)
     if source.exists(alias):
-        found = delta.decode(source.read(alias), alias)[0]
+        found = delta.decode(source.read(alias), str(source.directory / alias))[0]
         if found.version != version:
             raise InvalidRequest(f"store {store}: {alias} holds version {found.version}")
         return found.id

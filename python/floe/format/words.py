@@ -14,11 +14,9 @@ U64 = npt.NDArray[np.uint64]
 
 def spans(starts: U64, counts: U64) -> npt.NDArray[np.int64]:
     """The indices `start, start+1, ...` of every piece, one after the other."""
-    if len(counts) == 0:
-        return np.empty(0, np.int64)
-    first = int(counts[0])
-    if (counts == first).all():
-        grid = starts.astype(np.int64)[:, None] + np.arange(first, dtype=np.int64)
+    width = _uniform(counts)
+    if width is not None:
+        grid = starts.astype(np.int64)[:, None] + np.arange(width, dtype=np.int64)
         return grid.reshape(-1)
     ends = np.cumsum(counts.astype(np.int64))
     shifts = starts.astype(np.int64) - (ends - counts.astype(np.int64))
@@ -27,4 +25,20 @@ def spans(starts: U64, counts: U64) -> npt.NDArray[np.int64]:
 
 def gather(words: U64, starts: U64, counts: U64) -> U64:
     """The words of all pieces as one contiguous array."""
-    return words[spans(starts, counts)]
+    width = _uniform(counts)
+    if width is None:
+        return words[spans(starts, counts)]
+    if width == 0:
+        return np.empty(0, np.uint64)
+    # Pieces of one size are items of an array that overlaps itself: one copy each, no index each.
+    pieces = np.ndarray((len(words) - width + 1,), f"V{width * 8}", words, strides=(8,))
+    gathered: U64 = pieces[starts.astype(np.int64)].view(np.uint64)
+    return gathered
+
+
+def _uniform(counts: U64) -> int | None:
+    """The size of all pieces, None when they differ."""
+    if len(counts) == 0:
+        return 0
+    first = counts[0]
+    return int(first) if (counts == first).all() else None

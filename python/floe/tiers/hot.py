@@ -25,6 +25,7 @@ __all__ = ["Entries", "HotTable"]
 
 Entries = npt.NDArray[np.void]  # of dtype ENTRY
 _3 = np.uint64(3)
+_6 = np.uint64(6)
 
 
 class HotTable:
@@ -33,6 +34,8 @@ class HotTable:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._pages: U64 = np.empty(0, np.uint64)
+        # All of memory as cache lines without fields: copying those is a memcpy each.
+        self._lines = space.bytes.view(f"V{ENTRY.itemsize}")
 
     def add_pages(self, extent: Extent) -> None:
         count = extent.bytes // PAGE_BYTES
@@ -41,10 +44,9 @@ class HotTable:
 
     def entries(self, numbers: npt.NDArray[np.uint32]) -> Entries:
         """Copies of the given entries."""
-        base = self._pages[numbers >> PAGE_BITS] >> _3
-        first = base + (numbers & np.uint32(PAGE_ENTRIES - 1)).astype(np.uint64) * np.uint64(8)
-        words = self._space.words[first[:, None] + np.arange(8, dtype=np.uint64)]
-        return np.ascontiguousarray(words).view(ENTRY).reshape(-1)
+        lines = self._pages[numbers >> PAGE_BITS] >> _6
+        found: Entries = self._lines[lines + (numbers & np.uint32(PAGE_ENTRIES - 1))].view(ENTRY)
+        return found
 
     def pages(self, high_water: int) -> "list[tuple[int, Entries]]":
         """(first entry number, view) of every page below `high_water`."""
@@ -59,6 +61,8 @@ class HotTable:
     def undo(self, ranges: list[tuple[int, int]]) -> npt.NDArray[np.void]:
         """The records of an undo log, oldest first."""
         parts = [self._space.structs(ref, count, UNDO) for ref, count in ranges]
+        if len(parts) == 1:
+            return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, UNDO)
 
     def changes(self, undo: npt.NDArray[np.void]) -> Rows:

@@ -29,6 +29,8 @@ private[floe] trait DurableFiles {
   def upload(local: File, name: String): Unit
   def fetch(name: String, local: File): Unit
   def delete(name: String): Unit
+  /** Removes what a process that died left half-written. */
+  def sweep(): Unit
 }
 
 private[floe] object DurableFiles {
@@ -63,7 +65,7 @@ private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends Dura
   }
 
   override def upload(local: File, name: String): Unit = {
-    val temporary = directory.resolve(s".$name.${UUID.randomUUID()}.tmp")
+    val temporary = newTemporary()
     retryingMissingDirectory {
       try Files.createLink(temporary, local.toPath) catch { // another file system
         case e: NoSuchFileException if !Files.exists(directory) => throw e
@@ -79,8 +81,15 @@ private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends Dura
 
   override def delete(name: String): Unit = Files.deleteIfExists(directory.resolve(name))
 
+  override def sweep(): Unit = {
+    val longAgo = System.currentTimeMillis() - NioFiles.AbandonedMs
+    list().filter(name => name.startsWith(".") && name.endsWith(NioFiles.Temporary))
+      .map(name => directory.resolve(name).toFile)
+      .filter(file => file.lastModified() < longAgo).foreach(_.delete())
+  }
+
   private def withTemporary(content: Seq[ByteBuffer])(publish: Path => Unit): Unit = {
-    val temporary = directory.resolve(s".${UUID.randomUUID()}.tmp")
+    val temporary = newTemporary()
     try {
       val channel = retryingMissingDirectory(
         FileChannel.open(temporary, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE))
@@ -95,6 +104,9 @@ private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends Dura
         throw e
     }
   }
+
+  private def newTemporary(): Path =
+    directory.resolve(s".${UUID.randomUUID()}${NioFiles.Temporary}")
 
   private def move(temporary: Path, name: String): Unit = {
     Files.move(temporary, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE)
@@ -111,6 +123,12 @@ private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends Dura
       Files.createDirectories(directory)
       body
   }
+}
+
+private[floe] object NioFiles {
+  private val Temporary = ".floe-tmp"
+  /** No upload takes that long. */
+  private val AbandonedMs = 6L * 60 * 60 * 1000
 }
 
 /** Any other file system, through Spark's own manager, as the user configured it. */
@@ -159,6 +177,8 @@ private[floe] final class ManagedFiles(directory: HadoopPath, conf: Configuratio
   }
 
   override def delete(name: String): Unit = manager.delete(new HadoopPath(directory, name))
+
+  override def sweep(): Unit = () // the manager's own temporary files are the manager's
 
   private def reading[T](name: String)(read: InputStream => T): T = {
     val in = manager.open(new HadoopPath(directory, name))

@@ -49,18 +49,11 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private[floe] lazy val versions = new StoreVersions(
     storeName, sidecar, files, () => newPrefix(),
     key => Json.obj("key" -> key, "store" -> storeName, "conf" -> Json.fromMap(conf.settings),
-      "directory" -> files.localDirectory.map(_.toString).getOrElse(scratch.getPath),
-      "remote" -> files.localDirectory.isEmpty, "local" -> new File(localDirectory, s"log-${key.split('#').last}").getPath),
-    () => scratch, withAlias = !tellsIds, floeMetrics)
+      "local" -> new File(localDirectory, s"log-${key.split('#').last}").getPath),
+    () => localDirectory.toPath, withAlias = !tellsIds, floeMetrics)
 
   /** Format v2 of Spark's checkpoints: the driver names commits by id; in v1 by version alone. */
   private[floe] def tellsIds: Boolean = storeConf.enableStateStoreCheckpointIds
-
-  private lazy val scratch: File = {
-    val dir = new File(localDirectory, "fetched")
-    dir.mkdirs()
-    dir
-  }
 
   private lazy val storeName =
     s"operator ${id_.operatorId}, partition ${id_.partitionId}, store ${id_.storeName}" +

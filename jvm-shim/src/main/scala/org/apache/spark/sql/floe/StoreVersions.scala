@@ -1,6 +1,8 @@
 package org.apache.spark.sql.floe
 
+import java.io.File
 import java.nio.ByteBuffer
+import java.nio.file.{Files, Path}
 import java.util.UUID
 
 import scala.collection.mutable
@@ -8,8 +10,10 @@ import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.internal.Logging
+import org.apache.spark.util.Utils
 
 /**
  * The versions of one store: which one is in memory, how to go back, how to go on, how to get any
@@ -21,8 +25,8 @@ private[floe] final class StoreVersions(
     sidecar: Sidecar,
     files: DurableFiles,
     newPrefix: () => HotTable.Prefix,
-    describe: String => com.fasterxml.jackson.databind.node.ObjectNode,
-    scratch: () => java.io.File,
+    describe: String => ObjectNode,
+    scratch: () => Path,
     withAlias: Boolean,
     val metrics: FloeMetrics) extends Logging {
   import StoreVersions._
@@ -160,13 +164,10 @@ private[floe] final class StoreVersions(
     }
   }
 
-  private def attemptLoad(version: Long, id: Option[UUID]): Unit = {
+  private def attemptLoad(version: Long, id: Option[UUID]): Unit = withFiles { files =>
     val bases = if (tip_ == null) Seq.empty else tip_ +: undoable.reverseIterator.map(_.before).toSeq
-    val way = withFetched { listing =>
-      sidecar.call("load", Json.obj("key" -> table_.memory.key, "version" -> version,
-        "id" -> id.map(_.toString), "bases" -> bases.map(wire), "listing" -> listing),
-        patient = true).body
-    }
+    val way = files.asking("load", Json.obj("key" -> table_.memory.key, "version" -> version,
+      "id" -> id.map(_.toString), "bases" -> bases.map(wire)))
     val session = way.get("session").asLong
     val base = pointOf(way.get("base"))
     val target = way.get("commits").asScala.lastOption.map(pointOf).getOrElse(base)
@@ -243,17 +244,34 @@ private[floe] final class StoreVersions(
     }
   }
 
-  /** Asks again after fetching what Python needs, where it cannot read the files itself. */
-  private def withFetched(ask: Option[Seq[String]] => JsonNode): JsonNode = {
-    val listing = if (files.localDirectory.isDefined) None else Some(files.list())
-    var answer = ask(listing)
-    while (answer.has("need")) {
-      answer.get("need").asScala.map(_.asText).foreach { name =>
-        files.fetch(name, new java.io.File(scratch(), name))
+  /** Lends a view of the durable files that Python can read, for the length of one operation. */
+  private def withFiles[T](operation: ReadableFiles => T): T = {
+    val readable = new ReadableFiles
+    try operation(readable) finally readable.close()
+  }
+
+  /**
+   * The durable files themselves on `file:`. Elsewhere the list of them and a directory of their
+   * own, into which what Python asks for is fetched; never kept, because names are used again.
+   */
+  private final class ReadableFiles {
+    private val fetched =
+      if (files.localDirectory.isDefined) None else Some(Files.createTempDirectory(scratch(), "fetched"))
+    private val listing = fetched.map(_ => files.list())
+
+    def asking(method: String, args: ObjectNode): JsonNode = {
+      val directory = fetched.orElse(files.localDirectory).get
+      args.put("directory", directory.toString)
+      listing.foreach(names => args.set[JsonNode]("listing", Json.arr(names)))
+      var answer = sidecar.call(method, args, patient = true).body
+      while (answer.has("need")) {
+        answer.get("need").forEach(name => files.fetch(name.asText, directory.resolve(name.asText).toFile))
+        answer = sidecar.call(method, args, patient = true).body
       }
-      answer = ask(listing)
+      answer
     }
-    answer
+
+    def close(): Unit = fetched.foreach(directory => Utils.deleteRecursively(directory.toFile))
   }
 
   // Ending an epoch -------------------------------------------------------------------------------
@@ -347,7 +365,7 @@ private[floe] final class StoreVersions(
         "parent" -> work.parent.flatMap(_.id).map(_.toString), "last" -> work.last.map(wire)),
         patient = true).body
       written.get("files").forEach { file =>
-        files.upload(new java.io.File(file.get(0).asText), file.get(1).asText)
+        files.upload(new File(file.get(0).asText), file.get(1).asText)
       }
       uploaded = true
       logInfo(s"$store: snapshot of version ${work.point.version}, ${written.get("rows")} rows," +
@@ -379,16 +397,13 @@ private[floe] final class StoreVersions(
 
   /** Deletes durable files that no version from `oldest` on needs. Maintenance thread. */
   def clean(oldest: Long, minVersions: Long): Int = {
-    val (ready, key, last) = synchronized {
-      (!closed && table_ != null && snapshot_.isDefined, Option(table_).map(_.memory.key), snapshot_)
-    }
-    if (!ready || oldest <= 0) 0
+    val last = synchronized(if (closed) None else snapshot_)
+    if (last.isEmpty || oldest <= 0) 0
     else {
-      val names = withFetched { listing =>
-        sidecar.call("retain", Json.obj("key" -> key, "last" -> last.map(wire), "oldest" -> oldest,
-          "minVersions" -> minVersions, "listing" -> listing), patient = true).body
-      }.get("delete").asScala.map(_.asText).toSeq
+      val names = withFiles(_.asking("retain", Json.obj("last" -> last.map(wire),
+        "oldest" -> oldest, "min_versions" -> minVersions))).get("delete").asScala.map(_.asText).toSeq
       names.foreach(files.delete)
+      files.sweep()
       names.length
     }
   }
