@@ -155,7 +155,6 @@ class Engine:
                 "budget": self.pool.budget_bytes,
                 "slabs": self.pool.total_bytes,
                 "used": self.pool.used_bytes,
-                "private": _private_bytes(),
             }
 
     # -- commits ----------------------------------------------------------------------------------
@@ -364,15 +363,3 @@ def _forget(sessions: dict[int, _S], store: str) -> None:
 def _point(point: lineage.Point) -> list[Any]:
     version, id = point
     return [version, str(id) if id else None]
-
-
-def _private_bytes() -> int:
-    """Memory of this process that is not shared with the JVM."""
-    rss = shared = 0
-    with open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith("VmRSS:"):
-                rss = int(line.split()[1]) << 10
-            elif line.startswith("RssShmem:"):
-                shared = int(line.split()[1]) << 10
-    return rss - shared

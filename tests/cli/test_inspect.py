@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from floe.cli import app
@@ -15,7 +15,7 @@ from floe.session import PROVIDER_CLASS, PROVIDER_KEY
 from floe.storage import paths
 from tests.format.test_state_schema import chunked, dumped, java_text
 from tests.support.durable import Change, Commit, History
-from tests.support.unsafe_rows import encode, struct
+from tests.support.unsafe_rows import Schema, encode, struct
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 KEY = [("name", "string"), ("window", struct([("start", "long"), ("end", "long")]))]
@@ -25,7 +25,7 @@ VALUE = [("n", "long"), ("list", {"type": "array", "elementType": "long", "conta
 class Checkpoint:
     """A checkpoint as Spark and Floe would leave it; one operator, two partitions."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, key: Schema = KEY) -> None:
         self.root = root
         for name in ("offsets", "commits"):
             (root / name).mkdir(parents=True)
@@ -34,18 +34,21 @@ class Checkpoint:
         schema.parent.mkdir(parents=True)
         schema.write_bytes(
             java_text("v2")
-            + b"".join(chunked(dumped(struct(fields)), 65535) for fields in (KEY, VALUE))
+            + b"".join(chunked(dumped(struct(fields)), 65535) for fields in (key, VALUE))
         )
         self.histories = [History(root / f"state/0/{n}") for n in range(2)]
         self.tips: list[Commit | None] = [None, None]
 
     def batch(self, number: int, provider: str | None = PROVIDER_CLASS) -> None:
-        """Writes the offset log, a commit of each store, and the commit log."""
-        conf = {PROVIDER_KEY: provider} if provider else {}
-        (self.root / "offsets" / str(number)).write_text(f"v1\n{json.dumps({'conf': conf})}\n{{}}")
+        """Commits two rows in each store, between the entries of Spark's logs."""
         for partition, history in enumerate(self.histories):
             changes = [row(f"p{partition} b{number}", number), row(f"p{partition}", number)]
             self.tips[partition] = history.commit(self.tips[partition], *changes)
+        self.note_batch(number, provider)
+
+    def note_batch(self, number: int, provider: str | None = PROVIDER_CLASS) -> None:
+        conf = {PROVIDER_KEY: provider} if provider else {}
+        (self.root / "offsets" / str(number)).write_text(f"v1\n{json.dumps({'conf': conf})}\n{{}}")
         self.note_commit(number)
 
     def note_commit(self, number: int, ids: list[list[str]] | None = None) -> None:
@@ -68,7 +71,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return made
 
 
-def run(*arguments: object) -> Result:
+def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["inspect", *map(str, arguments)])
 
 
@@ -110,6 +113,18 @@ def test_the_only_store_needs_no_selection(tmp_path: Path) -> None:
     made.histories.pop()
     made.batch(0)
     assert "key_name" in run(tmp_path).output
+
+
+def test_a_time_beyond_the_calendar_is_shown_as_a_number(tmp_path: Path) -> None:
+    fields = [("at", "timestamp"), ("day", "date")]
+    made = Checkpoint(tmp_path, fields)
+    made.histories = made.histories[:1]
+    far = 0, encode(fields, [2**62, 2**30]), encode(VALUE, [1, b""])
+    made.histories[0].commit(None, far)
+    made.note_batch(0)
+    result = run(tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[1].split()[1:3] == [str(2**62), str(2**30)]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
@@ -178,7 +193,7 @@ def refusal(*arguments: object) -> str:
     result = run(*arguments)
     assert result.exit_code == 1, result.output
     assert result.stderr.startswith("floe: ")
-    return result.stderr
+    return str(result.stderr)
 
 
 def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

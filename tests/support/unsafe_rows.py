@@ -69,7 +69,9 @@ def _slot(type: Any, value: Any) -> tuple[bytes, bytes | None]:
 
 def _decimal(type: str, value: Decimal) -> tuple[bytes, bytes | None]:
     precision, scale = (int(n) for n in type[8:-1].split(","))
-    unscaled = int(value.scaleb(scale))
+    sign, digits, exponent = value.as_tuple()  # arithmetic would round to 28 digits
+    assert isinstance(exponent, int)
+    unscaled = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1) ** sign
     if precision <= 18:
         return packing.pack("<q", unscaled), None
     size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1

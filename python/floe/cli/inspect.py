@@ -253,11 +253,19 @@ def _show(state: pa.Table, head: int) -> None:
     table = Table(box=None, header_style="bold")
     for name in state.column_names:
         table.add_column(name, overflow="fold")
-    for row in state.slice(0, head).to_pylist():
-        table.add_row(*(_shown(value) for value in row.values()))
+    for row in zip(*map(_values, state.slice(0, head).columns), strict=True):
+        table.add_row(*map(_shown, row))
     _print(table)
     if state.num_rows > head:
         typer.echo(f"{head} of {state.num_rows} rows")
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Values of a column; times that Python has no word for are numbers, as they are stored."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        return list(column.cast(f"int{column.type.bit_width}").to_pylist())
 
 
 def _shown(value: Any) -> str:

@@ -128,11 +128,13 @@ def run(
     except Exception as error:
         typer.echo(f"floe: {first_line(error)}\nSpark's log: {scratch / LOG_NAME}", err=True)
         raise typer.Exit(1) from None
-    except BaseException:
+    except KeyboardInterrupt:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+    if not equal:
+        typer.echo(f"floe: the state is wrong. Clicks and Spark's log are in {scratch}", err=True)
+        raise typer.Exit(1)
     shutil.rmtree(scratch, ignore_errors=True)
-    raise typer.Exit(0 if equal else 1)
 
 
 def require_tools(provider: Store) -> None:
@@ -272,6 +274,7 @@ def start_session(store: Store, scratch: Path) -> SparkSession:
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.local.dir", str(scratch / "local"))
+    builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     builder = builder.config(PROVIDER_KEY, store.class_name)
     if store is Store.FLOE:
         builder = configure(builder)

@@ -36,7 +36,7 @@ ENTRY = np.dtype(
         ("group", "<u4"),
         ("next", "<u4"),
         ("prev", "<u4"),
-        ("spare", "<u4"),
+        ("used", "<u4"),  # the epoch that last asked for the entry
     ]
 )
 PAGE_BYTES = PAGE_ENTRIES * ENTRY.itemsize

@@ -15,7 +15,6 @@ private[floe] final class FloeMetrics {
   val dirtyRows = new AtomicLong()
   val rollbacks = new AtomicLong()
   val loads = new AtomicLong()
-  @volatile var lastSnapshot = 0L
 }
 
 private[floe] object FloeMetrics {

@@ -202,6 +202,7 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private[floe] def metricsOf(table: HotTable): StateStoreMetrics = {
     import FloeMetrics._
     val stores = math.max(1, sidecar.tableCount)
+    val snapshot = versions.lastSnapshot.map(_.version)
     val custom = Map[StateStoreCustomMetric, Long](
       HotBytes -> table.bytes,
       WasteBytes -> table.wasteBytes,
@@ -214,11 +215,11 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
       Loads -> floeMetrics.loads.getAndSet(0),
       Restarts -> share(sidecar.restarts, restartsSeen, stores),
       SidecarBytes -> sidecar.privateBytes / stores,
-      SnapshotLag -> math.max(0L, versions.tip.version - floeMetrics.lastSnapshot))
+      SnapshotLag -> math.max(0L, versions.tip.version - snapshot.getOrElse(0L)))
     val last = StateStoreSnapshotLastUploadInstanceMetric()
       .withNewId(id_.partitionId, id_.storeName)
     StateStoreMetrics(table.rows, table.bytes, custom,
-      Map(last -> versions.lastSnapshot.map(_.version).getOrElse(-1L)))
+      Map(last -> snapshot.getOrElse(-1L)))
   }
 
   /** What was counted for the whole executor since this store last reported, divided up. */

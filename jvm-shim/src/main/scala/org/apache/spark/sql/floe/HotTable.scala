@@ -26,9 +26,7 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
   private val arena = new Arena(memory)
   private val index = new Index(memory, extent => retired.extents += ((Extents.Index, extent)))
   private var pages: Array[Long] = new Array[Long](4)
-  private var statsPages: Array[Long] = new Array[Long](4)
   private var pageCount = 0
-  private var statsCount = 0
 
   /** Entries were born below this number; 0 is never an entry. */
   private var highWater = 1
@@ -129,9 +127,8 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
   def isRow(entry: Int, family: Int): Boolean =
     (Platform.getInt(null, recordOf(entry) + Kind) & (NotARow | FamilyMask)) == family
 
-  /** Tells the cold state manager that the entry was asked for. */
-  def markUsed(entry: Int): Unit = Platform.putByte(
-    null, statsPages(entry >>> StatsPageBits) + (entry & (StatsPageBytes - 1)), 1)
+  /** Tells the cold state manager that the entry was asked for: in a line that is at hand anyway. */
+  def markUsed(entry: Int): Unit = Platform.putInt(null, recordOf(entry) + Used, epoch_)
 
   /** First member of the prefix's group, 0 when there is none. */
   def firstOfGroup(family: Int, base: AnyRef, offset: Long, length: Int): Int = {
@@ -374,7 +371,6 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
     } else {
       val entry = highWater
       while ((entry >>> PageBits) >= pageCount) addPages()
-      while ((entry >>> StatsPageBits) >= statsCount) addStats()
       highWater += 1
       entry
     }
@@ -391,18 +387,6 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
     val start = slabs.address(extent.ref)
     (0 until count).foreach(i => pages(pageCount + i) = start + i.toLong * PageBytes)
     pageCount += count
-  }
-
-  private def addStats(): Unit = {
-    val wanted = math.min(16, math.max(1, Integer.highestOneBit(statsCount)))
-    val extent = memory.take(Extents.Stats, wanted.toLong * StatsPageBytes)
-    val count = (extent.bytes / StatsPageBytes).toInt
-    if (statsCount + count > statsPages.length) {
-      statsPages = java.util.Arrays.copyOf(statsPages, math.max(statsPages.length * 2, statsCount + count))
-    }
-    val start = slabs.address(extent.ref)
-    (0 until count).foreach(i => statsPages(statsCount + i) = start + i.toLong * StatsPageBytes)
-    statsCount += count
   }
 
   /** Unlinks a dead entry that nobody can ask for any more; the last of a group takes it along. */

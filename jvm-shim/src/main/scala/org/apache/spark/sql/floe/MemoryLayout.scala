@@ -34,6 +34,7 @@ private[floe] object MemoryLayout {
   val Group = 48 // entry number of the group, 0: the entry is its own group
   val Next = 52 // next member of the group; in a group entry its first member
   val Prev = 56
+  val Used = 60 // the epoch that last asked for the entry
   val FamilyMask = 0xffff
   val DeadFlag = 0x10000 // removed; stays linked until nobody can ask for it
   val GroupFlag = 0x20000 // a group's anchor, not a row
@@ -42,10 +43,6 @@ private[floe] object MemoryLayout {
   val IdentityMask: Int = FamilyMask | GroupFlag
   /** Flags of entries that hold no row of the current version. */
   val NotARow: Int = DeadFlag | GroupFlag | FreeFlag
-
-  // Statistics: a byte an entry, in extents of their own (a sweep over them must stay dense) ------
-  val StatsPageBits = 12
-  val StatsPageBytes: Int = 1 << StatsPageBits
 
   // Undo records ----------------------------------------------------------------------------------
   val UndoBytes = 48

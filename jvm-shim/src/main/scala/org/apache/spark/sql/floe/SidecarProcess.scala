@@ -37,10 +37,10 @@ private[floe] final class SidecarProcess private (
     client.shutdown()
   }
 
+  /** Memory that is the process's alone: not slabs, not libraries that the page cache holds. */
   def privateBytes: Long = try {
     val status = Files.readAllLines(Paths.get(s"/proc/$pid/status"), UTF_8).toArray.map(_.toString)
-    def kib(name: String): Long = status.find(_.startsWith(name)).map(_.split("\\s+")(1).toLong).getOrElse(0L)
-    (kib("VmRSS:") - kib("RssShmem:")) << 10
+    status.find(_.startsWith("RssAnon:")).map(_.split("\\s+")(1).toLong << 10).getOrElse(0L)
   } catch { case _: IOException => 0L }
 
   /** Waits a little: the kernel buries a killed process before the JVM hears of it. */

@@ -9,18 +9,17 @@ private[floe] final case class Extent(ref: Long, bytes: Long)
 
 private[floe] object Extents {
   val Entries = "entries"
-  val Stats = "stats"
   val Index = "index"
   val Arena = "arena"
   val Undo = "undo"
   /** Bytes on their way between the processes: deltas to upload, rows to link, markers to hand out. */
   val Transit = "transit"
-  val Kinds: Seq[String] = Seq(Entries, Stats, Index, Arena, Undo, Transit)
+  val Kinds: Seq[String] = Seq(Entries, Index, Arena, Undo, Transit)
 }
 
 /**
  * The extents of one table by kind, in the order they were taken: what a new sidecar needs to know
- * to go on. Page tables (`entries`, `stats`) are positional, so their order is their meaning.
+ * to go on. The order of `entries` is their meaning: it is the page table.
  */
 private[floe] final class StoreMemory(val key: String, sidecar: Sidecar) {
   val slabs: Slabs = sidecar.slabs

@@ -34,7 +34,8 @@ private[floe] final class StoreVersions(
   private var table_ : HotTable = _
   private var generation = 0
   private var tip_ : Point = _
-  private var snapshot_ : Option[Point] = None
+  /** Snapshots in the tip's lineage, newest first: as many as rolling back may need. */
+  private var snapshots: List[Point] = Nil
   /** Ways back, newest last: the log of the tip, then of the version before it. */
   private val undoable = ArrayBuffer.empty[Step]
   private val pins = mutable.TreeMap.empty[Int, Int]
@@ -49,7 +50,7 @@ private[floe] final class StoreVersions(
 
   def table: HotTable = table_
   def tip: Point = synchronized(tip_)
-  def lastSnapshot: Option[Point] = synchronized(snapshot_)
+  def lastSnapshot: Option[Point] = synchronized(snapshots.headOption)
 
   // Opening ---------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ private[floe] final class StoreVersions(
     tipEpoch = table_.epoch
     // A snapshot of a version that is being left would read entries that go back without a record.
     running.foreach(snapshot => if (snapshot.point.version > tip_.version) snapshot.cancelled = true)
-    snapshot_ = snapshot_.filter(_.version <= tip_.version)
+    snapshots = snapshots.dropWhile(_.version > tip_.version)
     switches.foreach { case (extent, _, owner) => owner.memory.giveBack(Extents.Transit, extent) }
     switches.clear()
   }
@@ -127,7 +128,7 @@ private[floe] final class StoreVersions(
       undoable.clear()
       table_ = fresh
       tip_ = null // until its rows are there, the new table is nobody's version
-      snapshot_ = None
+      snapshots = Nil
     }
     fresh
   }
@@ -183,11 +184,8 @@ private[floe] final class StoreVersions(
       synchronized {
         tip_ = target
         tipEpoch = fresh.epoch
+        snapshots = Option(way.get("snapshot")).filterNot(_.isNull).map(pointOf).toList
       }
-    }
-    synchronized {
-      snapshot_ = Option(way.get("snapshot")).filterNot(_.isNull).map(pointOf)
-      metrics.lastSnapshot = snapshot_.map(_.version).getOrElse(0L)
     }
   }
 
@@ -302,7 +300,7 @@ private[floe] final class StoreVersions(
 
   private def publish(content: Seq[ByteBuffer], point: Point): Unit = {
     val start = System.nanoTime()
-    seal.seal(content, point, tip_, snapshot_)
+    seal.seal(content, point, tip_, lastSnapshot)
     val name = seal.name(point.version, point.id.get)
     if (withAlias) files.publish(name, seal.alias(point.version), content, seal.nameOf)
     else files.publish(name, content)
@@ -334,9 +332,9 @@ private[floe] final class StoreVersions(
   def snapshot(): Option[Point] = {
     val work = synchronized {
       if (closed || table_ == null || tip_ == null || tip_.id.isEmpty || running.isDefined ||
-          snapshot_.contains(tip_)) None
+          snapshots.headOption.contains(tip_)) None
       else {
-        val started = new RunningSnapshot(tip_, table_, tipEpoch, parentOf(tip_), snapshot_)
+        val started = new RunningSnapshot(tip_, table_, tipEpoch, parentOf(tip_), snapshots.headOption)
         if (table_.log != null) started.logs += table_.log
         running = Some(started)
         Some((started, table_.entries))
@@ -387,8 +385,7 @@ private[floe] final class StoreVersions(
     synchronized {
       if (uploaded && !work.cancelled) {
         lists.foreach { case (extent, count) => switches += ((extent, count, work.table)) }
-        snapshot_ = Some(work.point)
-        metrics.lastSnapshot = work.point.version
+        snapshots = (work.point :: snapshots).take(VersionsToUndo + 1)
       } else lists.foreach { case (extent, _) => memory.giveBack(Extents.Transit, extent) }
     }
   }
@@ -397,7 +394,7 @@ private[floe] final class StoreVersions(
 
   /** Deletes durable files that no version from `oldest` on needs. Maintenance thread. */
   def clean(oldest: Long, minVersions: Long): Int = {
-    val last = synchronized(if (closed) None else snapshot_)
+    val last = synchronized(if (closed) None else snapshots.headOption)
     if (last.isEmpty || oldest <= 0) 0
     else {
       val names = withFiles(_.asking("retain", Json.obj("last" -> last.map(wire),
