@@ -10,6 +10,7 @@ the work on rows runs outside of it.
 
 import contextlib
 import itertools
+import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -77,7 +78,8 @@ class Engine:
         self.pool = pool
         self._lock = threading.Lock()
         self._tables: dict[str, Table] = {}
-        self._sessions = itertools.count(1)
+        # A number that no other life of the sidecar gave to another store's session.
+        self._sessions = itertools.count(secrets.randbits(48))
         self._loads: dict[int, _LoadSession] = {}
         self._snapshots: dict[int, _SnapshotSession] = {}
 
@@ -102,6 +104,9 @@ class Engine:
             table = self._tables.pop(key, None)
             if table is not None:
                 self.pool.free(table.refs)
+                if all(other.store != table.store for other in self._tables.values()):
+                    _forget(self._loads, table.store)
+                    _forget(self._snapshots, table.store)
         if table is not None:
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(table.local)
@@ -123,15 +128,20 @@ class Engine:
                     extents.append(extent)
                     table.refs.add(ref)
                     if kind == "entries":
-                        table.hot.add_pages(extent)
+                        table.hot.add_pages(extent, table.hot.page_bytes)
         with self._lock:
             self.pool.settle(extents)
         return {}
 
     # -- memory -----------------------------------------------------------------------------------
 
-    def allocate(self, key: str, kind: str, bytes: int) -> Reply:
-        extent = self._allocate(self._table(key), kind, bytes)
+    def allocate(self, key: str, kind: str, bytes: int, owned: int = 0) -> Reply:
+        """An extent for a table; `owned` bytes of that kind are what the shim knows of.
+
+        A task that was interrupted may never have seen the last answer: pages that the shim does
+        not count are not pages.
+        """
+        extent = self._allocate(self._table(key), kind, bytes, owned)
         return {"ref": extent.ref, "bytes": extent.bytes, "slabs": self._slabs([extent])}
 
     def free(self, refs: dict[str, list[int]]) -> list[int]:
@@ -222,12 +232,16 @@ class Engine:
         """The next portion of rows; without one the load is complete."""
         table = self._table(key)
         work = self._loads.get(session)
-        if work is None:
+        if work is None or work.store != table.store:
             raise Fenced(f"store {table.store}: load {session} was begun with another sidecar")
         work.loading.allocate = lambda kind, size: self._allocate(table, kind, size)
-        portion = next(work.portions, None)
+        try:
+            portion = next(work.portions, None)
+        except BaseException:
+            self._loads.pop(session, None)  # a generator that failed would end as if complete
+            raise
         if portion is None:
-            del self._loads[session]
+            self._loads.pop(session, None)
             if not work.loading.lineage.in_memory:
                 table.log = work.loading.log
             return {"done": True}
@@ -235,7 +249,7 @@ class Engine:
             "version": portion.version,
             "id": str(portion.id),
             "staged": [portion.staged.ref, portion.staged.bytes, portion.count],
-            "arena": [portion.arena.ref, portion.arena.bytes],
+            "arena": [portion.arena.ref, portion.arena.bytes, portion.arena_used],
             "slabs": self._slabs([portion.staged, portion.arena]),
         }
 
@@ -286,9 +300,9 @@ class Engine:
 
     def snapshot_done(self, key: str, session: int, uploaded: bool) -> Reply:
         """Ends a snapshot. Uploaded, its markers go out as a switch list for the shim to apply."""
-        table = self._table(key)
         work = self._snapshots.pop(session, None)
-        if work is None or work.written is None:
+        table = self._table(key)
+        if work is None or work.store != table.store or work.written is None:
             return {}
         for path in work.written.files:
             path.unlink(missing_ok=True)
@@ -336,16 +350,18 @@ class Engine:
 
     def _snapshot(self, table: Table, session: int) -> _SnapshotSession:
         work = self._snapshots.get(session)
-        if work is None:
+        if work is None or work.store != table.store:
             raise Fenced(f"store {table.store}: snapshot {session} was begun with another sidecar")
         return work
 
-    def _allocate(self, table: Table, kind: str, size: int) -> Extent:
+    def _allocate(self, table: Table, kind: str, size: int, owned: int = 0) -> Extent:
         with self._lock:
+            if self._tables.get(table.key) is not table:
+                raise Fenced(f"store {table.store}: table {table.key} was closed meanwhile")
             extent = self.pool.allocate(size, owner=table.store)
             table.refs.add(extent.ref)
             if kind == "entries":
-                table.hot.add_pages(extent)
+                table.hot.add_pages(extent, owned)
         return extent
 
     def _slabs(self, extents: list[Extent]) -> list[tuple[int, int, int]]:

@@ -1,15 +1,19 @@
-"""JVMs that are spoilt on purpose, each for the tests of one module; `harness` stays healthy."""
+"""JVMs that are spoilt on purpose, each for some of the tests; `harness` stays healthy.
+
+The first store in a JVM decides how its sidecars are run, so every such setting has its own JVM.
+"""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.harness import Harness
+from tests.support.sidecars import Workshop
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def new_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Harness]]:
-    """Starts JVMs that end with the module. The first store in each decides for its sidecar."""
+    """Starts JVMs that end with the tests."""
     started: list[Harness] = []
 
     def start() -> Harness:
@@ -19,3 +23,10 @@ def new_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[
     yield start
     for harness in started:
         harness.close()
+
+
+@pytest.fixture(scope="session")
+def workshop(
+    new_harness: Callable[[], Harness], tmp_path_factory: pytest.TempPathFactory
+) -> Workshop:
+    return Workshop.set_up(new_harness(), tmp_path_factory.mktemp("workshop"))

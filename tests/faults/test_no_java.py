@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run": ["run", "--rows", "10", "--batches", "2"],
-    "bench": ["bench", "micro", "--keys", "10", "--rounds", "1"],
+    "bench": ["bench", "micro", "--keys", "1000"],
     "doctor": ["doctor"],
 }
 

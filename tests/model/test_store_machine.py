@@ -349,7 +349,11 @@ class DyingSidecarMachine(StoreMachine):
 
     @rule()
     def kill_the_sidecar(self) -> None:
+        """Not a third time without a completed call in between: then the circuit opens, rightly."""
+        instance = self._new_instance()
+        self._open_read_and_check(instance.provider, self.tip).release()
         self.harness.kill_sidecars()
+        instance.provider.close()
 
 
 # Controls take fewer: they prove the model, and their commits are slow.

@@ -7,26 +7,18 @@ asks `check` whether a provider that knows nothing but the files reads what the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from floe.config import PREFIX
-from tests.support.harness import Harness, Provider, ProviderKind, Store
+from tests.support.harness import Harness, Provider, ProviderKind, Store, StoreFailure
 from tests.support.model import Operation, Put, Rows, Scan, Value, expected
-from tests.support.providers import FLOE_V1, FLOE_V2
 from tests.support.refusals import Refusal, refused
 
-_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
-_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
 
-
-def with_settings(kind: ProviderKind, settings: dict[str, str], name: str = "") -> ProviderKind:
+def with_settings(kind: ProviderKind, settings: dict[str, str]) -> ProviderKind:
     """The provider with more settings, given by their full keys."""
-    return ProviderKind(
-        name or kind.name, kind.class_name, {**kind.conf, **settings}, kind.format_version
-    )
+    return replace(kind, conf={**kind.conf, **settings})
 
 
 def with_keys(kind: ProviderKind, **suffixes: str) -> ProviderKind:
@@ -34,11 +26,6 @@ def with_keys(kind: ProviderKind, **suffixes: str) -> ProviderKind:
     return with_settings(
         kind, {PREFIX + key.replace("_", "."): value for key, value in suffixes.items()}
     )
-
-
-# Files through Spark's file manager, as on every file system but a local disk.
-MANAGED_V1 = with_settings(FLOE_V1, {_MANAGER_KEY: _MANAGER}, "floe-through-manager-v1")
-MANAGED_V2 = with_settings(FLOE_V2, {_MANAGER_KEY: _MANAGER}, "floe-through-manager-v2")
 
 
 @dataclass(frozen=True)
@@ -76,12 +63,21 @@ class Batches:
     def begin(self, operations: Iterable[Operation] = ()) -> Store:
         """A handle on the last version, with operations done and nothing committed."""
         store = self.provider.open(self.last.number, self.last.id)
-        store.run(operations)
+        try:
+            store.run(operations)
+        except StoreFailure:
+            store.abort()
+            raise
         return store
 
     def commit(self, operations: Iterable[Operation]) -> Version:
         listed = list(operations)
-        committed = self.begin(listed).commit()
+        store = self.begin(listed)
+        try:
+            committed = store.commit()
+        except StoreFailure:
+            store.abort()
+            raise
         rows = dict(self.last.rows)
         expected(listed, rows)
         assert committed.key_count == len(rows)
@@ -89,7 +85,12 @@ class Batches:
         return self.last
 
     def snapshot(self) -> None:
+        """Maintenance; that it fails is written to the JVM's log and nowhere else."""
         self.provider.snapshot_maintenance()
+
+    def restart(self) -> None:
+        self.provider.close()
+        self.provider = self.restarted()
 
     def load(
         self, version: Version, provider: Provider | None = None, harness: Harness | None = None

@@ -37,6 +37,11 @@ _FLOE = _COMMON | {
 FLOE_V1 = ProviderKind("floe-v1", PROVIDER_CLASS, _FLOE)
 FLOE_V2 = ProviderKind("floe-v2", PROVIDER_CLASS, _FLOE, format_version=2)
 # The way to every file system but a local disk: through Spark's manager, files fetched to scratch.
-_MANAGED = _COMMON | {PREFIX + "python": sys.executable}
+_MANAGED = _FLOE | {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
 FLOE_MANAGED_V1 = ProviderKind("floe-managed-v1", PROVIDER_CLASS, _MANAGED)
 FLOE_MANAGED_V2 = ProviderKind("floe-managed-v2", PROVIDER_CLASS, _MANAGED, format_version=2)

@@ -2,9 +2,20 @@
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from floe.config import PREFIX
+from tests.support.batches import Batches, lived_in, with_settings
 from tests.support.harness import Harness
+from tests.support.providers import FLOE_V2
+from tests.support.refusals import Refusal
+
+# Long enough for a sidecar to start on a busy machine; tests of hanging ones wait for them.
+START_TIMEOUT_MS = 5_000
+CALL_TIMEOUT_MS = 8_000
 
 
 def sidecar_pids(harness: Harness) -> list[int]:
@@ -39,3 +50,44 @@ class SwitchedPython:
 
     def repair(self) -> None:
         self.become('exec "$PYTHON" "$@"')
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A store in a JVM of its own, and the Python that this JVM runs sidecars with."""
+
+    batches: Batches
+    python: SwitchedPython
+
+    @classmethod
+    def set_up(cls, harness: Harness, directory: Path) -> "Workshop":
+        python = SwitchedPython(directory / "python")
+        kind = with_settings(
+            FLOE_V2,
+            {
+                PREFIX + "python": str(python.path),
+                PREFIX + "sidecar.startTimeoutMs": str(START_TIMEOUT_MS),
+                PREFIX + "sidecar.callTimeoutMs": str(CALL_TIMEOUT_MS),
+            },
+        )
+        return cls(lived_in(harness, kind, directory / "checkpoint"), python)
+
+    @contextmanager
+    def spoilt(self, spoil: Callable[[], None]) -> Iterator[None]:
+        """No sidecar runs, and the next one is started with a Python that was spoilt."""
+        self.batches.harness.kill_sidecars()
+        spoil()
+        try:
+            yield
+        finally:
+            self.python.repair()
+
+    def refusal(self, spoil: Callable[[], None]) -> Refusal:
+        """What a store says whose Python was spoilt, after checking that repairing it helps."""
+        with self.spoilt(spoil):
+            refusal = self.batches.refusal(self.batches.last)
+        self.batches.check()
+        return refusal
+
+    def refusal_with(self, script: str) -> Refusal:
+        return self.refusal(lambda: self.python.become(script))

@@ -50,7 +50,7 @@ def resolve(
         at = (version, _newest(source, store, version))
     commits: list[Commit] = []
     while True:
-        if at in bases or at[0] == 0:
+        if at in bases or at[0] == 0 or at[1] is None:  # None: a store begun empty at a version
             base_version, base_id = at
             snapshot = commits[-1].trailer.snapshot if commits else None
             lineage = Lineage(at, at in bases, snapshot)

@@ -37,6 +37,7 @@ class Portion:
     staged: Extent
     count: int
     arena: Extent
+    arena_used: int
 
 
 def needed(source: FileSource, lineage: Lineage) -> None:
@@ -112,4 +113,4 @@ class Loading:
         out["value_len"] = rows.value_len
         out["family"] = rows.family
         out["op"] = rows.op
-        return Portion(version, id, staged, len(rows), arena)
+        return Portion(version, id, staged, len(rows), arena, records.nbytes)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from floe.errors import InternalError
 from floe.format import block
 from floe.format.manifest import SegmentEntry
 from floe.format.words import U64
@@ -61,6 +62,10 @@ class LogState:
         for number in np.unique(numbers).tolist():
             known = self.segments[number].words
             bits = np.zeros(len(known), bool)
-            bits[np.searchsorted(known, words[numbers == number])] = True
+            meant = words[numbers == number]
+            at = np.minimum(np.searchsorted(known, meant), len(known) - 1)
+            if not (known[at] == meant).all():
+                raise InternalError(f"a marker names no record of segment {number}")
+            bits[at] = True
             result[number] = bits
         return result

@@ -9,6 +9,7 @@ Cost follows the change: clean entries (those with a marker into a segment that 
 a bit to the manifest, nothing else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -30,6 +31,7 @@ __all__ = ["Copied", "Snapshot", "copy", "write"]
 
 # Blocks of a flush: large enough for the disk, small enough to form in cache.
 _BLOCK_ROWS = 1 << 15
+_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
@@ -143,6 +145,18 @@ def _as_of_version(
     return copied.numbers, copied.dirty
 
 
+def _blocks(dirty: Entries) -> Iterator[Entries]:
+    """Runs of entries whose rows make a block of a bounded size."""
+    sizes = np.cumsum(dirty["key_len"].astype(np.int64) + dirty["value_len"])
+    start = 0
+    while start < len(dirty):
+        before = int(sizes[start - 1]) if start else 0
+        stop = int(np.searchsorted(sizes, before + _BLOCK_BYTES, side="right"))
+        stop = min(max(stop, start + 1), start + _BLOCK_ROWS)
+        yield dirty[start:stop]
+        start = stop
+
+
 def _flush(
     table: HotTable, dirty: Entries, number: int, directory: Path, segment_bytes: int
 ) -> tuple[list[KnownSegment], U64]:
@@ -158,15 +172,21 @@ def _flush(
         entry = SegmentEntry(done.number, done.path.name, done.bytes, done.crc, live)
         segments.append(KnownSegment(entry, done.words))
 
-    for start in range(0, len(dirty), _BLOCK_ROWS):
-        part = dirty[start : start + _BLOCK_ROWS]
-        if writer is None:
-            writer = SegmentWriter(directory / paths.segment(writer_id, number), number)
-        markers.append(writer.append(table.rows(part, np.zeros(len(part), np.uint8))))
-        if writer.bytes >= segment_bytes:
+    try:
+        for part in _blocks(dirty):
+            if writer is None:
+                writer = SegmentWriter(directory / paths.segment(writer_id, number), number)
+            markers.append(writer.append(table.rows(part, np.zeros(len(part), np.uint8))))
+            if writer.bytes >= segment_bytes:
+                seal(writer)
+                writer = None
+                number += 1
+        if writer is not None:
             seal(writer)
-            writer = None
-            number += 1
-    if writer is not None:
-        seal(writer)
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        for known in segments:
+            (directory / known.entry.name).unlink(missing_ok=True)
+        raise
     return segments, np.concatenate(markers) if markers else np.empty(0, np.uint64)

@@ -78,6 +78,3 @@ OP_REMOVE = 1
 SWITCH = np.dtype([("entry", "<u4"), ("epoch", "<u4"), ("cold", "<u8")])
 
 NEVER = np.iinfo(np.int64).max
-
-# The words of an entry by position, for gathers that treat memory as 8-byte words.
-ENTRY_WORDS = ENTRY.itemsize // 8

@@ -97,8 +97,9 @@ def read(
     magic, format_version, _ = _HEADER.unpack(data[: _HEADER.size])
     if magic != _MAGIC or format_version > _FORMAT:
         raise InvalidRequest(
-            f"{name} is not a segment of a format that this Floe reads"
-            f" ({magic!r}/{format_version})",
+            f"{name} is not a segment of a format that this Floe reads: it has"
+            f" {magic.decode('ascii', 'replace')}/{format_version}, not"
+            f" {_MAGIC.decode()}/{_FORMAT}; use the Floe that wrote it, or a newer one",
             path=name,
         )
     at = _HEADER.size

@@ -37,10 +37,15 @@ class HotTable:
         # All of memory as cache lines without fields: copying those is a memcpy each.
         self._lines = space.bytes.view(f"V{ENTRY.itemsize}")
 
-    def add_pages(self, extent: Extent) -> None:
+    @property
+    def page_bytes(self) -> int:
+        return len(self._pages) * PAGE_BYTES
+
+    def add_pages(self, extent: Extent, behind: int) -> None:
+        """Pages of `extent` come behind the first `behind` bytes of pages."""
         count = extent.bytes // PAGE_BYTES
         refs = np.uint64(extent.ref) + np.arange(count, dtype=np.uint64) * np.uint64(PAGE_BYTES)
-        self._pages = np.concatenate([self._pages, refs])
+        self._pages = np.concatenate([self._pages[: behind // PAGE_BYTES], refs])
 
     def entries(self, numbers: npt.NDArray[np.uint32]) -> Entries:
         """Copies of the given entries."""

@@ -23,7 +23,6 @@ private[floe] final class Arena(memory: StoreMemory) {
 
   /** Bytes on the free lists: held, and of no use until somebody asks for that size. */
   def freeBytes: Long = freeBytes_ + (limit - cursor)
-  def taken: Long = taken_
 
   /** Space for `bytes` bytes, or an exception and nothing changed. */
   def allocate(bytes: Int): Long = {
@@ -57,22 +56,47 @@ private[floe] final class Arena(memory: StoreMemory) {
     }
   }
 
-  /** Counts bytes that Python filled with rows while loading. */
-  def adopted(bytes: Long): Unit = taken_ += bytes
+  /** An extent that Python filled with rows while loading; what it did not fill is free. */
+  def adopt(extent: Extent, used: Int): Unit = {
+    taken_ += extent.bytes
+    release(extent.ref + used, (extent.bytes - used).toInt)
+  }
 
+  /** The first block that is large enough among the first of its own bin, else one of a larger bin. */
   private def takeFromBins(size: Int): Long = {
-    var bin = binOf(size) + 1 // every block of the next bin is large enough
-    while (bin < bins.length && bins(bin) == 0) bin += 1
-    if (bin == bins.length) 0L
-    else {
-      val ref = bins(bin)
-      val address = slabs.address(ref)
-      val have = Platform.getLong(null, address + 8).toInt
-      bins(bin) = Platform.getLong(null, address)
-      freeBytes_ -= have
-      if (have > size) release(ref + size, have - size)
-      ref
+    val own = binOf(size)
+    var before = 0L
+    var ref = bins(own)
+    var looked = 0
+    while (ref != 0 && sizeOf(ref) < size && looked < Arena.BinSearch) {
+      before = ref
+      ref = nextOf(ref)
+      looked += 1
     }
+    if (ref != 0 && sizeOf(ref) >= size) {
+      if (before == 0) bins(own) = nextOf(ref)
+      else Platform.putLong(null, slabs.address(before), nextOf(ref))
+      cut(ref, size)
+    } else {
+      var bin = own + 1 // every block of the next bin is large enough
+      while (bin < bins.length && bins(bin) == 0) bin += 1
+      if (bin == bins.length) 0L
+      else {
+        val found = bins(bin)
+        bins(bin) = nextOf(found)
+        cut(found, size)
+      }
+    }
+  }
+
+  private def nextOf(ref: Long): Long = Platform.getLong(null, slabs.address(ref))
+  private def sizeOf(ref: Long): Int = Platform.getLong(null, slabs.address(ref) + 8).toInt
+
+  private def cut(ref: Long, size: Int): Long = {
+    val have = sizeOf(ref)
+    freeBytes_ -= have
+    if (have > size) release(ref + size, have - size)
+    ref
   }
 
   private def bump(size: Int): Long = {
@@ -98,6 +122,8 @@ private[floe] final class Arena(memory: StoreMemory) {
 
 private[floe] object Arena {
   val ExactBytes = 1024
+  /** Blocks of one bin differ by less than two times; most stores have few sizes. */
+  private val BinSearch = 16
   private val FirstExtent = 16L << 10
   private val LargestExtent = 4L << 20
 

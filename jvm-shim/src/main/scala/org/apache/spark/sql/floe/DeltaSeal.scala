@@ -46,14 +46,6 @@ private[floe] final class DeltaSeal(greeting: JsonNode) {
     last.putInt(trailer + crcAt, crc.getValue.toInt)
   }
 
-  /** The name that a delta has by its own account. */
-  def nameOf(delta: ByteBuffer): String = {
-    val trailer = delta.limit() - trailerBytes
-    val bytes = delta.duplicate().order(ByteOrder.BIG_ENDIAN)
-    val at = trailer + places.get("id").asInt
-    name(delta.getLong(trailer + places.get("version").asInt), new UUID(bytes.getLong(at), bytes.getLong(at + 8)))
-  }
-
   private def putId(buffer: ByteBuffer, at: Int, id: Option[UUID]): Unit = {
     val bytes = buffer.duplicate().order(ByteOrder.BIG_ENDIAN)
     bytes.putLong(at, id.map(_.getMostSignificantBits).getOrElse(0L))

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.floe
 
 import java.io.{File, InputStream, IOException}
-import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.ByteBuffer
 import java.nio.channels.{Channels, FileChannel}
 import java.nio.file.{Files, NoSuchFileException, Path, Paths, StandardCopyOption, StandardOpenOption}
 import java.util.UUID
@@ -22,10 +22,10 @@ private[floe] trait DurableFiles {
   def list(): Seq[String]
   def publish(name: String, content: Seq[ByteBuffer]): Unit
   /**
-   * Publishes under `alias` as well, which names the newest of several files. What the alias named
-   * before stays there under its own name, which `nameOf` tells from its bytes.
+   * Publishes under `alias` as well, which names the newest of several commits of a version. Where
+   * that costs a second upload, only when there are several.
    */
-  def publish(name: String, alias: String, content: Seq[ByteBuffer], nameOf: ByteBuffer => String): Unit
+  def publish(name: String, alias: String, content: Seq[ByteBuffer]): Unit
   def upload(local: File, name: String): Unit
   def fetch(name: String, local: File): Unit
   def delete(name: String): Unit
@@ -56,10 +56,14 @@ private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends Dura
   override def publish(name: String, content: Seq[ByteBuffer]): Unit =
     withTemporary(content)(move(_, name))
 
-  override def publish(name: String, alias: String, content: Seq[ByteBuffer],
-      nameOf: ByteBuffer => String): Unit = withTemporary(content) { temporary =>
+  override def publish(name: String, alias: String, content: Seq[ByteBuffer]): Unit =
+    withTemporary(content) { temporary =>
     try Files.createLink(directory.resolve(name), temporary) catch {
-      case _: UnsupportedOperationException => Files.copy(temporary, directory.resolve(name))
+      case _: UnsupportedOperationException | _: IOException => // a file system without hard links
+        val copy = newTemporary()
+        Files.copy(temporary, copy)
+        if (fsync) sync(copy)
+        move(copy, name)
     }
     move(temporary, alias)
   }
@@ -155,15 +159,13 @@ private[floe] final class ManagedFiles(directory: HadoopPath, conf: Configuratio
     }
   }
 
-  override def publish(name: String, alias: String, content: Seq[ByteBuffer],
-      nameOf: ByteBuffer => String): Unit = {
-    if (manager.exists(new HadoopPath(directory, alias))) { // rare: a retry, or a second action
-      val old = ByteBuffer.wrap(reading(alias)(_.readAllBytes())).order(ByteOrder.LITTLE_ENDIAN)
-      publish(nameOf(old), Seq(old))
-      // Managers differ in what an existing file means to a rename; successors name us by id.
-      publish(name, content.map(_.duplicate()))
+  /** Two commits of a version each have a name of their own; only then the alias says which. */
+  override def publish(name: String, alias: String, content: Seq[ByteBuffer]): Unit = {
+    publish(name, content.map(_.duplicate()))
+    val siblings = alias.stripSuffix(".delta") + "_"
+    if (list().exists(other => other.startsWith(siblings) && other.endsWith(".delta") && other != name)) {
+      publish(alias, content)
     }
-    publish(alias, content)
   }
 
   override def upload(local: File, name: String): Unit = {

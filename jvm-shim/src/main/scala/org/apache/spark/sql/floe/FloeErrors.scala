@@ -16,7 +16,6 @@ private[floe] object FloeErrors {
   val Unavailable = "Unavailable"
   val Fenced = "Fenced"
   val Closed = "Closed"
-  val InternalError = "InternalError"
 
   def fromWire(error: JsonNode): FloeException =
     new FloeException(error.get("kind").asText, error.get("message").asText)

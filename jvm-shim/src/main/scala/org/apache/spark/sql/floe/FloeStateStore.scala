@@ -91,6 +91,7 @@ private[floe] final class FloeStateStore(
     private val pair = new UnsafeRowPair(key, value)
     private var ready = 0
     private var ended = false
+    private val openedIn = table.epoch
     table.iteratorOpened()
 
     /** The next entry with a row, 0 at the end. */
@@ -118,7 +119,7 @@ private[floe] final class FloeStateStore(
 
     def close(): Unit = if (!ended) {
       ended = true
-      table.iteratorClosed()
+      table.iteratorClosed(openedIn)
     }
   }
 

@@ -46,6 +46,8 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private lazy val files =
     DurableFiles(id_.storeCheckpointLocation(), hadoopConf, conf.fsync)
 
+  @volatile private var opened = false
+
   private[floe] lazy val versions = new StoreVersions(
     storeName, sidecar, files, () => newPrefix(),
     key => Json.obj("key" -> key, "store" -> storeName, "conf" -> Json.fromMap(conf.settings),
@@ -118,6 +120,7 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private def open(version: Long, ckptId: Option[String], loadEmpty: Boolean): Lease = {
     val stamp = stamps.acquire()
     try {
+      opened = true
       if (version < 0) throw FloeErrors.unsupported(id_, s"version $version")
       val epoch = versions.open(version, ckptId.map(UUID.fromString), loadEmpty)
       try new Lease(this, stamp, epoch) catch {
@@ -161,13 +164,13 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
     doCleanupMaintenance()
   }
 
-  override def doSnapshotMaintenance(): Unit = swallowing("snapshot") {
+  override def doSnapshotMaintenance(): Unit = if (opened) swallowing("snapshot") {
     val tip = versions.tip
     val last = versions.lastSnapshot.map(_.version).getOrElse(0L)
     if (tip != null && tip.version - last >= storeConf.minDeltasForSnapshot) snapshot()
   }
 
-  override def doCleanupMaintenance(): Unit = swallowing("cleanup") {
+  override def doCleanupMaintenance(): Unit = if (opened) swallowing("cleanup") {
     val tip = versions.tip
     if (tip != null) {
       val gone = versions.clean(tip.version - storeConf.minVersionsToRetain, storeConf.minVersionsToDelete)
@@ -186,8 +189,10 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
 
   override def close(): Unit = if (stamps != null) {
     stamps.close()
-    versions.close()
-    Utils.deleteRecursively(localDirectory)
+    if (opened) {
+      versions.close()
+      Utils.deleteRecursively(localDirectory)
+    }
   }
 
   // Metrics ---------------------------------------------------------------------------------------

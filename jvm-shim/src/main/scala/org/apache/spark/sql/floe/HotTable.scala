@@ -64,15 +64,19 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
     undo = null
   }
 
-  /** Leaves the open epoch and what it did. */
-  def abort(): Unit = {
+  /** Leaves the open epoch and what it did; `ways` as for [[goBack]]. */
+  def abort(ways: Iterable[UndoLog]): Unit = {
     val log = undo
     undo = null
-    goBack(log)
+    goBack(log, ways)
   }
 
-  /** Undoes a log: the open one, or the newest committed one. Allocates nothing in shared memory. */
-  def goBack(log: UndoLog): Unit = {
+  /**
+   * Undoes a log: the open one, or the newest committed one. Allocates nothing in shared memory.
+   * `ways` are the logs that can still be undone after this one.
+   */
+  def goBack(log: UndoLog, ways: Iterable[UndoLog]): Unit = {
+    val undoable = ways.map(_.epoch).toArray
     val gone = new Retired(epoch_)
     log.foreachBackwards { at =>
       val entry = Platform.getInt(null, at + UndoEntry)
@@ -90,8 +94,10 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
         Platform.putInt(null, record + Kind, Platform.getInt(null, at + UndoKind))
         Platform.putInt(null, record + Epoch, Platform.getInt(null, at + UndoEpoch))
       }
-      if ((Platform.getInt(null, record + Kind) & DeadFlag) != 0) {
-        // Dead as of now: whoever saw it alive holds a pin of at most this epoch.
+      // Dead as of now: whoever saw it alive holds a pin of at most this epoch. But if its death is
+      // written in a log that can be undone, that log names it, and frees it when it is forgotten.
+      if ((Platform.getInt(null, record + Kind) & DeadFlag) != 0 &&
+          !undoable.contains(Platform.getInt(null, record + Epoch))) {
         Platform.putInt(null, record + Epoch, epoch_)
         gone.entries += entry
       }
@@ -141,7 +147,8 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
   def nextOfGroup(entry: Int): Int = Platform.getInt(null, recordOf(entry) + Next)
 
   def iteratorOpened(): Unit = openIterators += 1
-  def iteratorClosed(): Unit = openIterators -= 1
+  /** An iterator of an epoch that is over no longer counts. */
+  def iteratorClosed(openedIn: Int): Unit = if (openedIn == epoch_) openIterators -= 1
 
   // Writing ---------------------------------------------------------------------------------------
 
@@ -277,9 +284,9 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
   }
 
   /** Records an arena extent that Python filled for this store. */
-  def adoptArena(extent: Extent): Unit = {
+  def adoptArena(extent: Extent, used: Int): Unit = {
     memory.add(Extents.Arena, extent)
-    arena.adopted(extent.bytes)
+    arena.adopt(extent, used)
   }
 
   /** Hands out markers after a flush, to entries that have not changed since. */
@@ -327,6 +334,7 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
     val tag = tagOf(h)
     index.reserve(tag)
     val group = if (prefix == null || (kind & GroupFlag) != 0) 0 else groupOf(kind, prefix)
+    index.reserve(tag) // the group's own entry may have taken the place
     val entry = newEntry()
     val record = recordOf(entry)
     Platform.putLong(null, record + KeyRef, keyRef)
@@ -336,12 +344,12 @@ private[floe] final class HotTable(val memory: StoreMemory, firstEpoch: Int) {
     Platform.putLong(null, record + Cold, 0L)
     Platform.putLong(null, record + Expiry, Never)
     Platform.putInt(null, record + Epoch, epoch_)
-    Platform.putInt(null, record + Kind, kind)
+    // A row is dead until its value is set: a snapshot must not see it before its undo record.
+    Platform.putInt(null, record + Kind, if ((kind & GroupFlag) != 0) kind else kind | DeadFlag)
     Platform.putInt(null, record + Group, group)
     Platform.putInt(null, record + Prev, 0)
     Platform.putInt(null, record + Next, 0)
     if (group != 0) linkMember(group, entry, record)
-    index.reserve(tag) // the group's own entry may have taken the place
     index.link(tag, entry)
     entry
   }

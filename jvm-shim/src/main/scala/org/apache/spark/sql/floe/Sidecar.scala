@@ -17,7 +17,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.util.Utils
 
 /** What the sidecar said, and which life of it did. */
-private[floe] final case class Answer(life: Int, body: JsonNode)
+private[floe] final case class Answer(life: Int, pid: Long, body: JsonNode)
 
 /**
  * The sidecar as tasks see it: a place to hand calls to, that may die and come back in between.
@@ -30,10 +30,12 @@ private[floe] final case class Answer(life: Int, body: JsonNode)
  * for its successor. Hence refs in an answer count only once they are recorded under
  * [[memoryLock]] while the life that gave them is still the current one ([[StoreMemory]]).
  */
-private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
+private[floe] final class Sidecar(firstConf: FloeConf, number: Int) extends Logging {
   import Sidecar._
 
   val slabs = new Slabs
+  /** The settings to start a process with: the newest, until a process runs with them. */
+  @volatile private var conf = firstConf
   /** Readers change who owns an extent; the writer is a new sidecar's adoption. */
   val memoryLock = new ReentrantReadWriteLock()
   private val tables = new ConcurrentHashMap[String, RegisteredTable]()
@@ -43,13 +45,14 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
 
   @volatile private var life_ = 0
   @volatile private var current: SidecarProcess = _
+  @volatile private var greeting_ : JsonNode = _
   /** Deaths since a call was last completed, and when the circuit may be tried again. */
   private var deathsInARow = 0
   private var retryAtNanos = 0L
   private var lastWords = ""
 
-  private val quick = new Lane("quick", 2)
-  private val slow = new Lane("slow", 2)
+  private val quick = new Lane("quick", 2, perMessage = 32)
+  private val slow = new Lane("slow", 2, perMessage = 1)
 
   def life: Int = life_
   /** Whether the given life still answers; if not, the next call begins another. */
@@ -62,8 +65,8 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
 
   /** What the running sidecar's greeting said: names, templates, places to seal. */
   def greeting(): JsonNode = {
-    val process = current
-    if (process != null) process.greeting else { call("memory", Json.obj()); current.greeting }
+    if (greeting_ == null) call("memory", Json.obj())
+    greeting_
   }
 
   /**
@@ -73,13 +76,18 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   def call(method: String, args: ObjectNode, patient: Boolean = false): Answer = {
     val pending = new Pending(method, args)
     (if (patient) slow else quick).queue.put(pending)
-    try pending.done.get(conf.callTimeoutMs, TimeUnit.MILLISECONDS) catch {
+    // Of a patient call a death is noticed at once; only one that hangs is waited for in vain.
+    val timeoutMs = conf.callTimeoutMs * (if (patient) PatientFactor else 1)
+    try pending.done.get(timeoutMs, TimeUnit.MILLISECONDS) catch {
       case e: ExecutionException => throw e.getCause
+      case e: InterruptedException =>
+        pending.done.cancel(false)
+        throw e
       case _: TimeoutException =>
         pending.done.cancel(false)
         pending.servedBy.foreach(_.kill()) // it hangs: its successor answers the others
         throw new FloeException(FloeErrors.Unavailable, s"the sidecar did not answer $method within" +
-          s" ${conf.callTimeoutMs} ms (${FloeConf.Prefix}sidecar.callTimeoutMs)")
+          s" $timeoutMs ms (${FloeConf.Prefix}sidecar.callTimeoutMs)")
     }
   }
 
@@ -87,9 +95,13 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   def release(key: String, ref: Long): Unit = freed.add((key, ref))
 
   def register(table: RegisteredTable): Unit = {
-    memoryLock.readLock().lock() // not while [[stop]] believes that there is no table
+    memoryLock.readLock().lock() // not while [[stopIfIdle]] believes that there is no table
     try tables.put(table.key, table) finally memoryLock.readLock().unlock()
-    call("register", table.describe)
+    try call("register", table.describe) catch {
+      case e: Throwable =>
+        tables.remove(table.key) // what is refused now would be refused by every successor
+        throw e
+    }
   }
 
   def unregister(key: String): Unit = if (tables.remove(key) != null) {
@@ -98,6 +110,11 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
 
   def tableCount: Int = tables.size
 
+  private def proposed(newer: FloeConf): Sidecar = synchronized {
+    if (current == null && tables.isEmpty) conf = newer
+    this
+  }
+
   /** Memory of the sidecar that no store owns, as the kernel counts it; 0 while it is not running. */
   def privateBytes: Long = {
     val process = current
@@ -105,12 +122,11 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
   }
 
   /** Maps the slabs that an answer speaks of. */
-  def mapSlabs(body: JsonNode): Unit = {
-    val process = current
-    Option(body.get("slabs")).foreach(_.forEach { slab =>
+  def mapSlabs(answer: Answer): Unit = {
+    Option(answer.body.get("slabs")).foreach(_.forEach { slab =>
       val n = slab.get(0).asInt
       if (!slabs.isMapped(n)) {
-        slabs.map(n, s"/proc/${process.pid}/fd/${slab.get(1).asInt}", slab.get(2).asLong)
+        slabs.map(n, s"/proc/${answer.pid}/fd/${slab.get(1).asInt}", slab.get(2).asLong)
       }
     })
   }
@@ -170,6 +186,7 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
       }
       life_ += 1
       started.life = life_
+      greeting_ = started.greeting
       current = started
     } finally memoryLock.writeLock().unlock()
   }
@@ -213,15 +230,22 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
     val message = Json.obj("free" -> Json.obj(refs.toSeq: _*),
       "calls" -> batch.map(p => Json.obj("method" -> p.method, "args" -> p.args)))
     val reply = Json.read(process.call(Json.write(message)))
-    reply.get("gone").forEach(number => slabs.unmap(number.asInt))
+    unmap(process, reply.get("gone"))
     reply.get("answers").asScala.toSeq.map { answer =>
       if (answer.has("error")) Left(FloeErrors.fromWire(answer.get("error")))
       else Right(answer.get("ok"))
     }
   }
 
+  /** Obeys only the sidecar that has the slabs: a successor may have adopted what another let go. */
+  private def unmap(process: SidecarProcess, gone: JsonNode): Unit = if (!gone.isEmpty) {
+    memoryLock.readLock().lock()
+    try if (process.life == life_) gone.forEach(number => slabs.unmap(number.asInt))
+    finally memoryLock.readLock().unlock()
+  }
+
   /** A queue of calls and the threads that carry them over. */
-  private final class Lane(name: String, threads: Int) {
+  private final class Lane(name: String, threads: Int, perMessage: Int) {
     val queue = new LinkedBlockingQueue[Pending]()
     (1 to threads).foreach { i =>
       val thread = new Thread(() => while (true) serve(), s"floe-control-$number-$name-$i")
@@ -231,17 +255,17 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
 
     private def serve(): Unit = {
       val batch = ArrayBuffer(queue.take())
-      queue.drainTo(batch.asJava, 31)
+      if (perMessage > 1) queue.drainTo(batch.asJava, perMessage - 1)
       val waiting = batch.filterNot(_.done.isDone).toSeq
       if (waiting.nonEmpty) {
-        try deliver(running(), waiting) catch {
+        try deliver(running(), waiting.filterNot(_.done.isDone)) catch {
           case _: SidecarDied => queue.addAll(waiting.asJava) // the circuit ends this if it goes on
           case NonFatal(e) => waiting.foreach(_.done.completeExceptionally(e))
         }
       }
     }
 
-    private def deliver(process: SidecarProcess, waiting: Seq[Pending]): Unit = {
+    private def deliver(process: SidecarProcess, waiting: Seq[Pending]): Unit = if (waiting.nonEmpty) {
       waiting.foreach(_.servedBy = Some(process))
       val results = try answers(process, waiting) catch {
         case NonFatal(e) => // the connection broke: never leave half a sidecar behind
@@ -251,7 +275,7 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
       }
       Sidecar.this.synchronized { deathsInARow = 0 }
       waiting.zip(results).foreach {
-        case (call, Right(body)) => call.done.complete(Answer(process.life, body))
+        case (call, Right(body)) => call.done.complete(Answer(process.life, process.pid, body))
         case (call, Left(error)) => call.done.completeExceptionally(error)
       }
     }
@@ -261,6 +285,7 @@ private[floe] final class Sidecar(conf: FloeConf, number: Int) extends Logging {
 private[floe] object Sidecar extends Logging {
   private val DeathsToOpen = 3
   private val FreedPerMessage = 256
+  private val PatientFactor = 10
   private val IdleSeconds = 60L
 
   private final class Pending(val method: String, val args: ObjectNode) {
@@ -290,6 +315,7 @@ private[floe] object Sidecar extends Logging {
   /** The sidecar of a store: the same for all its lives in this JVM. */
   def of(conf: FloeConf, store: String): Sidecar =
     running.computeIfAbsent(Math.floorMod(store.hashCode, conf.processes), n => new Sidecar(conf, n))
+      .proposed(conf)
 
   /** After a store closed: a sidecar that serves nobody for a while ends. */
   def closed(sidecar: Sidecar): Unit = if (sidecar.tableCount == 0) {

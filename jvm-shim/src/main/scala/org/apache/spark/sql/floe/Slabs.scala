@@ -58,13 +58,15 @@ private[floe] final class Slabs {
     }
   }
 
-  /** Forgets slabs that the sidecar has freed; the mapping itself goes with the garbage. */
+  /** Lets go of a slab in which the sidecar says that no extent is left: nobody points into it. */
   def unmap(number: Int): Unit = synchronized {
     if (isMapped(number)) {
+      val slab = slabs(number)
       val newSlabs = slabs.clone()
-      newSlabs(number).file.close()
       newSlabs(number) = null
       slabs = newSlabs
+      slab.file.close()
+      Slabs.unmap(slab.map) // now, and not with the garbage: the budget counts it as free
     }
   }
 
@@ -92,6 +94,7 @@ private[floe] object Slabs {
   private val descriptorOffset = offsetOf(classOf[java.io.FileDescriptor].getDeclaredField("fd"))
 
   private def addressOf(buffer: MappedByteBuffer): Long = unsafe.getLong(buffer, addressOffset)
+  private def unmap(buffer: MappedByteBuffer): Unit = unsafe.invokeCleaner(buffer)
   private def descriptor(file: RandomAccessFile): Int = unsafe.getInt(file.getFD, descriptorOffset)
 
   /** Orders this thread's writes to shared memory before whatever it publishes next. */

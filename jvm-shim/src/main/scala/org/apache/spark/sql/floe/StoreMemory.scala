@@ -28,7 +28,8 @@ private[floe] final class StoreMemory(val key: String, sidecar: Sidecar) {
 
   /** An extent of at least `bytes` zeroed bytes. */
   def take(kind: String, bytes: Long): Extent =
-    asking("allocate", Json.obj("key" -> key, "kind" -> kind, "bytes" -> bytes)) { body =>
+    asking("allocate", Json.obj("key" -> key, "kind" -> kind, "bytes" -> bytes,
+      "owned" -> synchronized(owned(kind).map(_.bytes).sum))) { body =>
       val extent = Extent(body.get("ref").asLong, body.get("bytes").asLong)
       add(kind, extent)
       extent
@@ -44,7 +45,7 @@ private[floe] final class StoreMemory(val key: String, sidecar: Sidecar) {
       sidecar.memoryLock.readLock().lock()
       try {
         if (answer.life == sidecar.life) {
-          sidecar.mapSlabs(answer.body)
+          sidecar.mapSlabs(answer)
           return record(answer.body)
         }
       } catch {

@@ -45,6 +45,8 @@ private[floe] final class StoreVersions(
   /** Epochs up to this one are part of the tip. */
   private var tipEpoch = 0
   private var closed = false
+  /** A task is on its way to a version: it has no pin yet, but it works on the table. */
+  private var opening = false
 
   lazy val seal = new DeltaSeal(sidecar.greeting())
 
@@ -56,6 +58,14 @@ private[floe] final class StoreVersions(
 
   /** Brings the version into memory and starts an epoch on it; the epoch's number is pinned. */
   def open(version: Long, id: Option[UUID], loadEmpty: Boolean): Int = {
+    synchronized { opening = true }
+    try position(version, id, loadEmpty) finally synchronized {
+      opening = false
+      releaseIfClosed()
+    }
+  }
+
+  private def position(version: Long, id: Option[UUID], loadEmpty: Boolean): Int = {
     val start = System.nanoTime()
     if (loadEmpty) becomeEmpty(version)
     else if (!isTip(version, id)) {
@@ -86,14 +96,14 @@ private[floe] final class StoreVersions(
   /** Epochs before this one are out of everybody's reach. */
   private def horizon: Int = {
     val oldestPin = pins.headOption.map(_._1).getOrElse(Int.MaxValue)
-    val snapshot = running.map(_.epoch + 1).getOrElse(Int.MaxValue)
+    val snapshot = running.map(_.epoch).getOrElse(Int.MaxValue)
     math.min(math.min(oldestPin, snapshot), table_.epoch + 1)
   }
 
   private def rollBack(to: Int): Unit = synchronized {
     while (undoable.length > to) {
       val step = undoable.remove(undoable.length - 1)
-      table_.goBack(step.log)
+      table_.goBack(step.log, undoable.map(_.log))
       tip_ = step.before
       metrics.rollbacks.incrementAndGet()
     }
@@ -151,13 +161,15 @@ private[floe] final class StoreVersions(
     if (version == 0) becomeEmpty(0)
     else {
       if (table_ == null) replaceTable()
+      var attempts = 1
       var loaded = false
       while (!loaded) {
         try {
           attemptLoad(version, id)
           loaded = true
         } catch { // the sidecar died half-way; whatever was linked belongs to a table nobody saw
-          case e: FloeException if e.kind == FloeErrors.Fenced =>
+          case e: FloeException if e.kind == FloeErrors.Fenced && attempts < LoadAttempts =>
+            attempts += 1
             logInfo(s"$store: loading version $version begins again: ${e.getMessage}")
         }
       }
@@ -209,7 +221,7 @@ private[floe] final class StoreVersions(
       completeReplayed(commits.last)
     } catch {
       case e: Throwable =>
-        synchronized(table_.abort())
+        abort()
         throw e
     }
   }
@@ -228,7 +240,7 @@ private[floe] final class StoreVersions(
       val body = memory.asking("load_more", Json.obj("key" -> memory.key, "session" -> session),
         patient = true) { body =>
         if (!body.has("done")) {
-          table_.adoptArena(extentOf(body.get("arena")))
+          table_.adoptArena(extentOf(body.get("arena")), countOf(body.get("arena")))
           memory.add(Extents.Transit, extentOf(body.get("staged")))
         }
         body
@@ -302,7 +314,7 @@ private[floe] final class StoreVersions(
     val start = System.nanoTime()
     seal.seal(content, point, tip_, lastSnapshot)
     val name = seal.name(point.version, point.id.get)
-    if (withAlias) files.publish(name, seal.alias(point.version), content, seal.nameOf)
+    if (withAlias) files.publish(name, seal.alias(point.version), content)
     else files.publish(name, content)
     metrics.uploadMs.set((System.nanoTime() - start) / 1000000)
   }
@@ -316,14 +328,14 @@ private[floe] final class StoreVersions(
   }
 
   def abort(): Unit = synchronized {
-    if (table_.log != null) table_.abort()
+    if (table_.log != null) table_.abort(undoable.map(_.log))
     tipEpoch = table_.epoch
   }
 
   /** The task that opened `epoch` is over; nobody reads its rows any more. */
   def unpin(epoch: Int): Unit = synchronized {
     pins.get(epoch).foreach(n => if (n == 1) pins.remove(epoch) else pins(epoch) = n - 1)
-    if (closed && pins.isEmpty) releaseMemory()
+    releaseIfClosed()
   }
 
   // Maintenance -----------------------------------------------------------------------------------
@@ -343,7 +355,7 @@ private[floe] final class StoreVersions(
     work.flatMap { case (started, entries) =>
       try writeSnapshot(started, entries) finally synchronized {
         running = None
-        if (closed && pins.isEmpty) releaseMemory()
+        releaseIfClosed()
       }
     }
   }
@@ -357,19 +369,37 @@ private[floe] final class StoreVersions(
       if (work.cancelled) None else Some(work.logs.map(_.ranges).toSeq)
     }
     var uploaded = false
-    try logs.map { ranges =>
+    try logs.flatMap { ranges =>
       val written = sidecar.call("snapshot_write", Json.obj("key" -> key, "session" -> session,
         "undo_logs" -> ranges, "version" -> work.point.version, "id" -> work.point.id.map(_.toString),
         "parent" -> work.parent.flatMap(_.id).map(_.toString), "last" -> work.last.map(wire)),
         patient = true).body
-      written.get("files").forEach { file =>
-        files.upload(new File(file.get(0).asText), file.get(1).asText)
-      }
-      uploaded = true
-      logInfo(s"$store: snapshot of version ${work.point.version}, ${written.get("rows")} rows," +
-        s" ${written.get("writtenRows")} of them written")
-      work.point
+      uploaded = upload(work, written.get("files").asScala.map(f => (f.get(0).asText, f.get(1).asText)).toSeq)
+      if (uploaded) {
+        logInfo(s"$store: snapshot of version ${work.point.version}, ${written.get("rows")} rows," +
+          s" ${written.get("writtenRows")} of them written")
+        Some(work.point)
+      } else None
     } finally finishSnapshot(work, session, uploaded)
+  }
+
+  /** The manifest comes last; a snapshot that does not come that far leaves nothing behind. */
+  private def upload(work: RunningSnapshot, snapshot: Seq[(String, String)]): Boolean = {
+    val done = ArrayBuffer.empty[String]
+    try {
+      snapshot.init.foreach { case (local, name) =>
+        files.upload(new File(local), name)
+        done += name
+      }
+      val wanted = !synchronized(work.cancelled)
+      if (wanted) files.upload(new File(snapshot.last._1), snapshot.last._2)
+      else done.foreach(files.delete)
+      wanted
+    } catch {
+      case e: Throwable =>
+        done.foreach(name => Utils.tryLogNonFatalError(files.delete(name)))
+        throw e
+    }
   }
 
   private def finishSnapshot(work: RunningSnapshot, session: Long, uploaded: Boolean): Unit = {
@@ -408,20 +438,23 @@ private[floe] final class StoreVersions(
   /** Gives the memory back, at once or when the last reader is gone. */
   def close(): Unit = synchronized {
     closed = true
-    if (pins.isEmpty && running.isEmpty) releaseMemory()
+    releaseIfClosed()
   }
 
-  private def releaseMemory(): Unit = {
-    (outlived.toSeq ++ Option(table_)).foreach(discard)
-    outlived.clear()
-    table_ = null
-    Sidecar.closed(sidecar)
-  }
+  private def releaseIfClosed(): Unit =
+    if (closed && !opening && pins.isEmpty && running.isEmpty && (table_ != null || outlived.nonEmpty)) {
+      (outlived.toSeq ++ Option(table_)).foreach(discard)
+      outlived.clear()
+      table_ = null
+      Sidecar.closed(sidecar)
+    }
 }
 
 private[floe] object StoreVersions {
   /** How many committed versions can be left without reading a file. */
   val VersionsToUndo = 2
+  /** A sidecar that dies in every one of these dies of the load. */
+  private val LoadAttempts = 5
 
   private final case class Step(before: Point, log: UndoLog)
 
@@ -437,6 +470,6 @@ private[floe] object StoreVersions {
     Option(node).filterNot(_.isNull).map(n => UUID.fromString(n.asText))
   private def pointOf(node: JsonNode): Point = Point(node.get(0).asLong, idOf(node.get(1)))
   private def extentOf(node: JsonNode): Extent = Extent(node.get(0).asLong, node.get(1).asLong)
-  /** How much of an extent in transit is meant: bytes of a delta, rows of a list. */
+  /** How much of an extent is meant: bytes of a delta or of rows, rows of a list. */
   private def countOf(node: JsonNode): Int = node.get(2).asInt
 }
