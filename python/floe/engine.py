@@ -178,16 +178,20 @@ class Engine:
         pieces: list[tuple[int, int, int]] = []
         extents: list[Extent] = []
         tail = np.frombuffer(trailer, np.uint8)
-        for start in range(0, len(data), _PIECE_BYTES):
-            part = data[start : start + _PIECE_BYTES]
-            last = start + _PIECE_BYTES >= len(data)
-            size = len(part) + (len(tail) if last else 0)
-            extent = self._allocate(table, "delta", size)
-            self.pool.space.bytes[extent.ref : extent.ref + len(part)] = part
-            if last:
-                self.pool.space.bytes[extent.ref + len(part) : extent.ref + size] = tail
-            extents.append(extent)
-            pieces.append((extent.ref, extent.bytes, size))
+        try:
+            for start in range(0, len(data), _PIECE_BYTES):
+                part = data[start : start + _PIECE_BYTES]
+                last = start + _PIECE_BYTES >= len(data)
+                size = len(part) + (len(tail) if last else 0)
+                extent = self._allocate(table, "delta", size)
+                self.pool.space.bytes[extent.ref : extent.ref + len(part)] = part
+                if last:
+                    self.pool.space.bytes[extent.ref + len(part) : extent.ref + size] = tail
+                extents.append(extent)
+                pieces.append((extent.ref, extent.bytes, size))
+        except BaseException:
+            self.free({key: [extent.ref for extent in extents]})
+            raise
         return {"pieces": pieces, "rows": len(rows), "slabs": self._slabs(extents)}
 
     # -- loading ----------------------------------------------------------------------------------
@@ -199,11 +203,12 @@ class Engine:
         id: str | None,
         bases: list[tuple[int, str | None]],
         directory: str,
+        origin: str,
         listing: list[str] | None = None,
     ) -> Reply:
         """Finds the way to a version; `load_more` then brings its rows."""
         table = self._table(key)
-        source = FileSource(Path(directory), None if listing is None else frozenset(listing))
+        source = _source(directory, origin, listing)
         try:
             way = lineage.resolve(
                 source,
@@ -329,10 +334,11 @@ class Engine:
         oldest: int,
         min_versions: int,
         directory: str,
+        origin: str,
         listing: list[str] | None = None,
     ) -> Reply:
         """Names of durable files that may be deleted."""
-        source = FileSource(Path(directory), None if listing is None else frozenset(listing))
+        source = _source(directory, origin, listing)
         point = (last[0], UUID(last[1])) if last else None
         try:
             return {"delete": retention.deletable(source, point, oldest, min_versions)}
@@ -368,6 +374,10 @@ class Engine:
         """(number, descriptor, bytes) of the slabs that extents lie in, for the shim to map."""
         numbers = {extent.ref >> SLAB_BITS for extent in extents}
         return [(n, self.pool.slabs[n].fd, self.pool.slabs[n].bytes) for n in sorted(numbers)]
+
+
+def _source(directory: str, origin: str, listing: list[str] | None) -> FileSource:
+    return FileSource(Path(directory), None if listing is None else frozenset(listing), origin)
 
 
 def _forget(sessions: dict[int, _S], store: str) -> None:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from floe.checkpoint import reading
 from tests.support.harness import Harness
 from tests.support.model import Put, Value

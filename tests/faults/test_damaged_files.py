@@ -256,11 +256,6 @@ def test_a_damaged_file_behind_a_file_manager_is_refused_until_it_is_restored(
         provider.close()
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="errors name the copy that was fetched to scratch, not the file in the checkpoint",
-)
 @pytest.mark.parametrize("kind", [FLOE_MANAGED_V1, FLOE_MANAGED_V2], ids=lambda kind: kind.name)
 def test_a_damaged_file_behind_a_file_manager_is_named_where_it_lies(
     harness: Harness, tmp_path: Path, kind: ProviderKind

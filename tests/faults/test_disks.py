@@ -99,11 +99,6 @@ def test_a_commit_to_a_full_disk_fails_and_the_version_before_it_stays(
     batches.check()
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="a failed publish passes on the bare IOException",
-)
 @each_kind
 def test_a_commit_to_a_full_disk_names_the_file(
     jvm: Harness, disk: Disk, kind: ProviderKind
@@ -195,11 +190,6 @@ def test_a_snapshot_that_does_not_fit_the_local_disk_leaves_nothing_there(
         assert disk.files() == {}
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="an OSError of the sidecar becomes an InternalError that names no file",
-)
 def test_a_snapshot_that_does_not_fit_the_local_disk_names_it(
     jvm: Harness, disk: Disk, log: JvmLog, tmp_path: Path
 ) -> None:
@@ -240,11 +230,6 @@ def test_a_read_only_local_directory_is_named_until_it_can_be_written(
     batches.check()
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="Spark's message names the directory, but not the setting that it comes from",
-)
 def test_a_read_only_local_directory_is_told_with_its_key(
     jvm: Harness, disk: Disk, tmp_path: Path
 ) -> None:
@@ -285,31 +270,13 @@ def test_a_sidecar_starts_though_its_log_has_no_room(
     batches.check()
 
 
-def test_a_sidecar_whose_log_cannot_be_written_names_the_log(
+def test_a_sidecar_starts_though_its_log_cannot_be_written(
     jvm: Harness, spark_disk: Disk, tmp_path: Path
 ) -> None:
     kind = with_keys(LOCAL_FILES, localDir=str(tmp_path))
     batches = started(jvm, kind, tmp_path / "checkpoint")
     jvm.kill_sidecars()
     with spark_disk.read_only():
-        refusal = batches.refusal(batches.last)
-    assert "floe-sidecar-" in refusal.text
-    assert "Read-only file system" in refusal.text
+        batches.check()
+        batches.commit(some_rows(20))
     batches.check()
-
-
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="whatever keeps a process from starting is taken for a wrong Python",
-)
-def test_a_sidecar_whose_log_cannot_be_written_does_not_blame_python(
-    jvm: Harness, spark_disk: Disk, tmp_path: Path
-) -> None:
-    kind = with_keys(LOCAL_FILES, localDir=str(tmp_path))
-    batches = started(jvm, kind, tmp_path / "checkpoint")
-    jvm.kill_sidecars()
-    with spark_disk.read_only():
-        refusal = batches.refusal(batches.last)
-    assert f"Set {PREFIX}python" not in refusal.text
-    assert "spark.local.dir" in refusal.text

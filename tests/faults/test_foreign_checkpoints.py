@@ -72,11 +72,6 @@ def test_a_checkpoint_of_another_provider_is_refused_and_stays_as_it_is(
     batches.check()
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="files of other providers are taken for damaged or absent ones",
-)
 @each_pair
 def test_the_directory_and_that_it_is_of_another_provider_are_said(
     written_by: Callable[[ProviderKind], Batches], theirs: ProviderKind, ours: ProviderKind

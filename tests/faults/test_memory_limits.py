@@ -155,11 +155,6 @@ def test_a_large_value_that_is_put_again_and_again_takes_its_room_once(batches: 
     assert batches.load(batches.last, batches.provider) == batches.last.rows
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="tables of failed loads are given back only by a load that succeeds",
-)
 def test_a_load_that_fails_again_and_again_keeps_no_memory(batches: Batches) -> None:
     """Four attempts of a task are the default; what they find broken may be repaired later."""
     batches.commit(some_rows(1000, 3_000, 900))

@@ -80,11 +80,6 @@ def test_three_deaths_in_a_row_are_told_with_the_exit_code_and_the_log(
         assert f"serves JVM {batches.harness._process.pid}" in refusal.text
 
 
-@pytest.mark.xfail(
-    raises=AssertionError,
-    strict=True,
-    reason="the error says that sidecars die, not what to do about it",
-)
 def test_what_to_do_about_a_sidecar_that_is_killed_is_said(deaths: list[Refusal]) -> None:
     """The kernel kills it for memory more often than anything else does."""
     assert all("memoryOverhead" in refusal.text for refusal in deaths)

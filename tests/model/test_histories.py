@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import Harness, ProviderKind
-from tests.support.model import Get, Put, Remove, Value
+from tests.support.model import Get, Operation, Put, Remove, Value
 from tests.support.providers import FLOE_V1, FLOE_V2
 
 X, Y = (1, "x"), (2, "y")
@@ -16,7 +16,8 @@ def test_going_back_behind_a_removal_that_was_undone_finds_the_row(
 ) -> None:
     """A revival that is aborted must not free an entry that an older undo log still names."""
     provider = harness.provider(FLOE_V1, tmp_path)
-    for version, operation in enumerate([Put(X, Value(1, "a", 3)), Remove(X)]):
+    history: list[Operation] = [Put(X, Value(1, "a", 3)), Remove(X)]
+    for version, operation in enumerate(history):
         store = provider.open(version)
         store.run([operation])
         store.commit()

@@ -81,9 +81,7 @@ def _plain(value: Any) -> Any:
     "name",
     ["keyed_update", "window_update", "keyed_lists", "distinct_within_watermark", "join_inner"],
 )
-def test_the_state_is_what_spark_reads(
-    name: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_state_is_what_spark_reads(name: str, spark: SparkSession, tmp_path: Path) -> None:
     trial = finished(spark, tmp_path, name)
     last = trial.last_commit() + 1
     assert last >= BATCHES

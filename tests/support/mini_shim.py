@@ -45,7 +45,7 @@ class MiniShim:
         self._pool = pool
         self.table = HotTable(pool.space)
         pages = pool.allocate(_PAGES * PAGE_BYTES, owner="s")
-        self.table.add_pages(pages)
+        self.table.add_pages(pages, 0)
         self._entries = pool.space.structs(pages.ref, pages.bytes // ENTRY.itemsize, ENTRY)
         self._arena = pool.allocate(_ARENA_BYTES, owner="s")
         self._at = self._arena.ref

@@ -81,7 +81,7 @@ def test_pages_are_cut_at_the_high_water_mark(pool: SlabPool) -> None:
     table = HotTable(pool.space)
     assert table.pages(1) == []  # a store without rows has no page
     for _ in range(2):
-        table.add_pages(pool.allocate(PAGE_BYTES, owner="s"))
+        table.add_pages(pool.allocate(PAGE_BYTES, owner="s"), table.page_bytes)
     found = [(first, len(page)) for first, page in table.pages(PAGE_ENTRIES + 3)]
     assert found == [(0, PAGE_ENTRIES), (PAGE_ENTRIES, 3)]
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from floe.checkpoint.source import FileSource
 from floe.errors import InvalidRequest
-from floe.format import delta
+from floe.format import delta, trailer
 from floe.format.rows import Rows
 from floe.format.trailer import Trailer
 from floe.storage import paths
@@ -71,7 +71,8 @@ def _newest(source: FileSource, store: str, version: int) -> UUID:
     """The commit that stands for a version which Spark names without an id."""
     alias = paths.delta_alias(version)
     if source.exists(alias):
-        found = delta.decode(source.read(alias), str(source.directory / alias))[0]
+        _refuse_foreign(source, store, alias)
+        found = delta.decode(source.read(alias), source.shown(alias))[0]
         if found.version != version:
             raise InvalidRequest(f"store {store}: {alias} holds version {found.version}")
         return found.id
@@ -88,10 +89,22 @@ def _read(source: FileSource, store: str, version: int, id: UUID) -> Commit:
         name = paths.delta_alias(version)
         if not source.exists(name):
             raise _missing(source, store, version, id, ambiguous=False)
-    trailer, batches = delta.decode(source.read(name), str(source.directory / name))
-    if (trailer.version, trailer.id) != (version, id):
+    head, batches = delta.decode(source.read(name), source.shown(name))
+    if (head.version, head.id) != (version, id):
         raise _missing(source, store, version, id, ambiguous=False)
-    return Commit(trailer, batches)
+    return Commit(head, batches)
+
+
+def _refuse_foreign(source: FileSource, store: str, alias: str) -> None:
+    """Spark's in-memory provider names its files as format v1 does."""
+    ours = any(named.id is not None for named in source.names())
+    if not ours and not trailer.is_ours(source.read(alias)):
+        raise InvalidRequest(
+            f"store {store}: {source.shown(alias)} was not written by Floe: another provider's"
+            " checkpoint. Start with a new checkpointLocation, or go on with the provider that"
+            " wrote it",
+            store=store,
+        )
 
 
 def _prefetch(source: FileSource, version: int) -> None:
@@ -117,8 +130,16 @@ def _missing(
     source: FileSource, store: str, version: int, id: UUID | None, *, ambiguous: bool
 ) -> InvalidRequest:
     versions = sorted({n.version for n in source.names() if n.version is not None})
-    held = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
     what = f"version {version}" + (f" with id {id}" if id else "")
+    if not versions and source.has_strangers():
+        return InvalidRequest(
+            f"store {store}: {what} cannot be loaded, {source.shown()} holds files of another"
+            " provider and none of Floe. Start with a new checkpointLocation, or go on with the"
+            " provider that wrote it",
+            store=store,
+            version=version,
+        )
+    held = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
     if ambiguous:
         return InvalidRequest(
             f"store {store}: {what} was committed more than once and no id says which one is"
@@ -128,7 +149,7 @@ def _missing(
             version=version,
         )
     return InvalidRequest(
-        f"store {store}: {what} cannot be loaded, its file is not in {source.directory}"
+        f"store {store}: {what} cannot be loaded, its file is not in {source.shown()}"
         f" ({held} found there)",
         store=store,
         version=version,

@@ -45,7 +45,7 @@ def needed(source: FileSource, lineage: Lineage) -> None:
     version, id = lineage.base
     if not lineage.in_memory and version > 0 and id is not None:
         name = paths.manifest(version, id)
-        _, entries = manifest.decode(source.read(name), str(source.directory / name))
+        _, entries = manifest.decode(source.read(name), source.shown(name))
         source.require([entry.name for entry in entries])
 
 
@@ -69,12 +69,14 @@ class Loading:
 
     def _snapshot(self, version: int, id: UUID) -> Iterator[Portion]:
         name = paths.manifest(version, id)
-        _, entries = manifest.decode(self.source.read(name), str(self.source.directory / name))
+        _, entries = manifest.decode(self.source.read(name), self.source.shown(name))
         for entry in entries:
             path = self.source.path(entry.name)
             words: list[U64] = []
             seen = 0
-            for rows, at in segments.read(path, name=str(path), sealed=(entry.bytes, entry.crc)):
+            for rows, at in segments.read(
+                path, name=self.source.shown(entry.name), sealed=(entry.bytes, entry.crc)
+            ):
                 live = entry.live[seen : seen + len(rows)]
                 seen += len(rows)
                 words.append(at)

@@ -96,7 +96,7 @@ def state(source: FileSource, store: str, version: int, id: UUID | None) -> Rows
     if version not in held:
         there = f"there are {_ranges(held)}" if held else "there is none"
         raise InvalidRequest(
-            f"{store}: version {version} is not in {source.directory}; {there}",
+            f"{store}: version {version} is not in {source.shown()}; {there}",
             store=store,
             version=version,
         )
@@ -156,11 +156,13 @@ def _ranges(versions: list[int]) -> str:
 def _snapshot(source: FileSource, version: int, id: UUID) -> Iterator[Rows]:
     """The live rows of a snapshot."""
     name = paths.manifest(version, id)
-    _, entries = manifest.decode(source.read(name), str(source.directory / name))
+    _, entries = manifest.decode(source.read(name), source.shown(name))
     for entry in entries:
         path = source.path(entry.name)
         seen = 0
-        for rows, _ in segments.read(path, name=str(path), sealed=(entry.bytes, entry.crc)):
+        for rows, _ in segments.read(
+            path, name=source.shown(entry.name), sealed=(entry.bytes, entry.crc)
+        ):
             live = entry.live[seen : seen + len(rows)]
             seen += len(rows)
             yield rows if live.all() else rows.take(live)

@@ -41,7 +41,7 @@ def _segments(source: FileSource, manifests: list[Named]) -> set[str]:
     source.require([named.name for named in manifests])
     found: set[str] = set()
     for named in manifests:
-        path = str(source.directory / named.name)
+        path = source.shown(named.name)
         found |= {entry.name for entry in manifest.decode(source.read(named.name), path)[1]}
     return found
 
@@ -56,5 +56,5 @@ def _base(source: FileSource, last_snapshot: Point | None, oldest: int) -> Point
         if version <= oldest:
             return at
         name = paths.manifest(version, id)
-        at = manifest.decode(source.read(name), str(source.directory / name))[0].snapshot
+        at = manifest.decode(source.read(name), source.shown(name))[0].snapshot
     return None

@@ -29,6 +29,12 @@ class FileSource:
 
     directory: Path
     listing: frozenset[str] | None = None
+    origin: str = ""  # where the files really lie, for messages; the directory unless fetched
+
+    def shown(self, name: str = "") -> str:
+        """A file, or the directory, as a user would name it."""
+        base = self.origin or str(self.directory)
+        return f"{base}/{name}" if name else base
 
     def names(self) -> list[Named]:
         if self.listing is not None:
@@ -36,6 +42,14 @@ class FileSource:
         else:
             found = [p.name for p in self.directory.iterdir()] if self.directory.is_dir() else []
         return [named for name in found if (named := paths.parse(name)) is not None]
+
+    def has_strangers(self) -> bool:
+        """Whether files are there that other state stores write."""
+        if self.listing is not None:
+            found = set(self.listing)
+        else:
+            found = {p.name for p in self.directory.iterdir()} if self.directory.is_dir() else set()
+        return any(name.endswith((".zip", ".changelog", ".snapshot")) for name in found)
 
     def exists(self, name: str) -> bool:
         if self.listing is not None:
@@ -53,7 +67,7 @@ class FileSource:
         self.require([name])
         path = self.directory / name
         if not path.is_file():
-            raise Corrupt(f"{path} is missing", path=str(path))
+            raise Corrupt(f"{self.shown(name)} is missing", path=self.shown(name))
         return path
 
     def read(self, name: str) -> bytes:

@@ -84,6 +84,11 @@ def sealed(magic: bytes, trailer: Trailer, body: bytes) -> bytes:
     return body + packed[:_CRC_AT] + struct.pack("<I", crc) + _END
 
 
+def is_ours(data: bytes) -> bool:
+    """Whether this was ever a file of Floe, damaged or not: the head of an Arrow stream will do."""
+    return data[:4] == b"\xff\xff\xff\xff" or _END in data[-SIZE:]
+
+
 def parse(magic: bytes, data: bytes | memoryview, name: str) -> tuple[Trailer, memoryview]:
     """The trailer and the body, after checking that the file is whole.
 

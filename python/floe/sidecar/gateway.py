@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from floe.engine import Engine, Reply
-from floe.errors import FloeError, InternalError
+from floe.errors import FloeError, InternalError, Unavailable
 
 __all__ = ["Door"]
 
@@ -51,6 +51,10 @@ class Door:
             return {"ok": self._methods[call["method"]](**call["args"])}
         except FloeError as error:
             return {"error": error.wire()}
+        except OSError as error:
+            _LOG.warning("call %s failed: %s", call["method"], error)
+            where = f" at {error.filename}" if error.filename else ""
+            return {"error": Unavailable(f"{call['method']}: {error.strerror}{where}").wire()}
         except Exception as error:
             _LOG.exception("call %s failed", call.get("method"))
             wrapped = InternalError(

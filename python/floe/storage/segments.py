@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from floe.errors import Corrupt, InvalidRequest
+from floe.errors import Corrupt, InvalidRequest, Unavailable
 from floe.format import block
 from floe.format.rows import Rows
 from floe.format.words import U64
@@ -71,8 +71,15 @@ class SegmentWriter:
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write {self.path}: {error.strerror}; free space there, or set"
+                " spark.sql.streaming.stateStore.floe.localDir to a larger disk",
+                path=str(self.path),
+            ) from error
         self._crc = zlib.crc32(data, self._crc)
         self.bytes += len(data)
 

@@ -19,6 +19,8 @@ import org.apache.spark.sql.internal.SQLConf
 private[floe] trait DurableFiles {
   /** Where Python reads the files itself, or None when they must be fetched for it. */
   def localDirectory: Option[Path]
+  /** The directory as a user would name it. */
+  def location: String
   def list(): Seq[String]
   def publish(name: String, content: Seq[ByteBuffer]): Unit
   /**
@@ -49,6 +51,7 @@ private[floe] object DurableFiles {
  */
 private[floe] final class NioFiles(directory: Path, fsync: Boolean) extends DurableFiles {
   override def localDirectory: Option[Path] = Some(directory)
+  override def location: String = directory.toString
 
   override def list(): Seq[String] =
     Option(directory.toFile.list()).map(_.toSeq).getOrElse(Seq.empty)
@@ -140,6 +143,7 @@ private[floe] final class ManagedFiles(directory: HadoopPath, conf: Configuratio
   private lazy val manager = CheckpointFileManager.create(directory, conf)
 
   override def localDirectory: Option[Path] = None
+  override def location: String = directory.toString
 
   override def list(): Seq[String] =
     if (manager.exists(directory)) manager.list(directory).toSeq.filter(_.isFile).map(_.getPath.getName)

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.floe
 
-import java.io.File
+import java.io.{File, IOException}
 import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
@@ -41,7 +41,11 @@ class FloeStateStoreProvider extends StateStoreProvider with Logging {
   private lazy val sidecar = Sidecar.of(conf, storeName)
   private lazy val localDirectory: File = {
     val root = conf.localDir.getOrElse(Utils.getLocalDir(FloeConf.sparkConf))
-    Utils.createTempDir(root, s"floe-${id_.operatorId}-${id_.partitionId}-${id_.storeName}")
+    try Utils.createTempDir(root, s"floe-${id_.operatorId}-${id_.partitionId}-${id_.storeName}") catch {
+      case e: IOException => throw new FloeException(FloeErrors.InvalidRequest, s"$storeName: cannot" +
+        s" create a directory under $root: ${e.getMessage}. Set ${FloeConf.Prefix}localDir or" +
+        " spark.local.dir to a directory that can be written", e)
+    }
   }
   private lazy val files =
     DurableFiles(id_.storeCheckpointLocation(), hadoopConf, conf.fsync)

@@ -215,7 +215,9 @@ private[floe] final class Sidecar(firstConf: FloeConf, number: Int) extends Logg
   }
 
   private def circuitOpen = new FloeException(FloeErrors.Unavailable, s"the sidecar died" +
-    s" $deathsInARow times in a row without completing a call: $lastWords")
+    s" $deathsInARow times in a row without completing a call; it is tried again in a few seconds." +
+    s" Exit code 137 is a kill from outside, often the kernel's for lack of memory: raise" +
+    s" spark.executor.memoryOverhead or lower ${FloeConf.Prefix}memory. Last: $lastWords")
 
   private def logDirectory: File = {
     val dir = Option(System.getProperty("spark.yarn.app.container.log.dir"))
@@ -271,6 +273,7 @@ private[floe] final class Sidecar(firstConf: FloeConf, number: Int) extends Logg
         case NonFatal(e) => // the connection broke: never leave half a sidecar behind
           process.kill()
           process.diesWithin(5)
+          logInfo(s"Sidecar $number: a message was lost", e)
           throw new SidecarDied("a message was lost", e)
       }
       Sidecar.this.synchronized { deathsInARow = 0 }

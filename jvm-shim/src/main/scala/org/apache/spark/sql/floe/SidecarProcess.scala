@@ -65,7 +65,8 @@ private[floe] object SidecarProcess {
       .foreach(builder.environment().put(_, "1"))
     // glibc gives each thread its own heap; two are enough for the few control connections.
     builder.environment().put("MALLOC_ARENA_MAX", "2")
-    builder.redirectError(ProcessBuilder.Redirect.appendTo(log))
+    builder.redirectError(
+      if (canAppend(log)) ProcessBuilder.Redirect.appendTo(log) else ProcessBuilder.Redirect.DISCARD)
     val process = try builder.start() catch {
       case e: IOException => throw new FloeException(FloeErrors.InvalidRequest,
         s"cannot run ${conf.python}: ${e.getMessage}. Set ${FloeConf.Prefix}python (or" +
@@ -79,8 +80,10 @@ private[floe] object SidecarProcess {
         "layout" -> MemoryLayout.Version,
         "floe" -> Floe.Version,
         "conf" -> Json.fromMap(conf.settings))
-      process.getOutputStream.write((Json.write(hello) + "\n").getBytes(UTF_8))
-      process.getOutputStream.flush()
+      try {
+        process.getOutputStream.write((Json.write(hello) + "\n").getBytes(UTF_8))
+        process.getOutputStream.flush()
+      } catch { case _: IOException => } // it has ended already; what it said is in the log
       val answer = awaitLine(process, conf, log)
       if (answer.has("error")) throw FloeErrors.fromWire(answer.get("error"))
       new SidecarProcess(process, answer, token, log)
@@ -90,6 +93,10 @@ private[floe] object SidecarProcess {
         throw e
     }
   }
+
+  /** A log that cannot be written is no reason not to run. */
+  private def canAppend(log: File): Boolean =
+    try { log.createNewFile(); log.canWrite } catch { case _: IOException => false }
 
   private def awaitLine(process: Process, conf: FloeConf, log: File): JsonNode = {
     val reader = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8))
@@ -110,10 +117,15 @@ private[floe] object SidecarProcess {
         throw new SidecarDied(epitaph(process, log))
       }
       throw new FloeException(FloeErrors.InvalidRequest, s"${conf.python} cannot run the sidecar:" +
-        s" ${epitaph(process, log)}. The floe package must be installed for this Python on every" +
+        s" ${epitaph(process, log)}. It needs Python 3.11 or later with the floe package, on every" +
         s" executor; choose another with ${FloeConf.Prefix}python")
     }
-    Json.read(answer)
+    try Json.read(answer) catch {
+      case e: com.fasterxml.jackson.core.JsonProcessingException =>
+        throw new FloeException(FloeErrors.InvalidRequest, s"${conf.python} is no sidecar: its first" +
+          s" words are '${answer.take(200)}'. Choose a Python that prints nothing of its own with" +
+          s" ${FloeConf.Prefix}python", e)
+    }
   }
 
   private def epitaph(process: Process, log: File): String =

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.floe
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.ByteBuffer
 import java.nio.file.{Files, Path}
 import java.util.UUID
@@ -11,6 +11,8 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.hadoop.fs.FSError
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.util.Utils
@@ -61,7 +63,15 @@ private[floe] final class StoreVersions(
     synchronized { opening = true }
     try position(version, id, loadEmpty) finally synchronized {
       opening = false
+      dropOutlived() // also when a load failed: its half of a table is of no use to anybody
       releaseIfClosed()
+    }
+  }
+
+  private def dropOutlived(): Unit = if (table_ != null) {
+    outlived.filter(_.epoch < horizon).foreach { old =>
+      outlived -= old
+      discard(old)
     }
   }
 
@@ -74,10 +84,6 @@ private[floe] final class StoreVersions(
     }
     applySwitches()
     synchronized {
-      outlived.filter(_.epoch < horizon).foreach { old =>
-        outlived -= old
-        discard(old)
-      }
       table_.reclaim(horizon)
       val log = table_.begin()
       running.foreach(_.logs += log)
@@ -272,14 +278,21 @@ private[floe] final class StoreVersions(
     def asking(method: String, args: ObjectNode): JsonNode = {
       val directory = fetched.orElse(files.localDirectory).get
       args.put("directory", directory.toString)
+      args.put("origin", files.location)
       listing.foreach(names => args.set[JsonNode]("listing", Json.arr(names)))
       var answer = sidecar.call(method, args, patient = true).body
       while (answer.has("need")) {
-        answer.get("need").forEach(name => files.fetch(name.asText, directory.resolve(name.asText).toFile))
+        answer.get("need").forEach(name => fetch(name.asText, directory))
         answer = sidecar.call(method, args, patient = true).body
       }
       answer
     }
+
+    private def fetch(name: String, directory: Path): Unit =
+      try files.fetch(name, directory.resolve(name).toFile) catch {
+        case e @ (_: IOException | _: FSError) => throw new FloeException(FloeErrors.Unavailable, s"$store: cannot fetch" +
+          s" ${files.location}/$name to $directory: ${e.getMessage}", e)
+      }
 
     def close(): Unit = fetched.foreach(directory => Utils.deleteRecursively(directory.toFile))
   }
@@ -314,8 +327,14 @@ private[floe] final class StoreVersions(
     val start = System.nanoTime()
     seal.seal(content, point, tip_, lastSnapshot)
     val name = seal.name(point.version, point.id.get)
-    if (withAlias) files.publish(name, seal.alias(point.version), content)
-    else files.publish(name, content)
+    try {
+      if (withAlias) files.publish(name, seal.alias(point.version), content)
+      else files.publish(name, content)
+    } catch {
+      case e @ (_: IOException | _: FSError) => throw new FloeException(FloeErrors.Unavailable, s"$store: version" +
+        s" ${point.version} cannot be written to ${files.location}/$name: ${e.getMessage}. The" +
+        s" version before it stands; free the disk or mend the permissions, and run the query again", e)
+    }
     metrics.uploadMs.set((System.nanoTime() - start) / 1000000)
   }
 
