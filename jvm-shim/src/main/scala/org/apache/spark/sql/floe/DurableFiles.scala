@@ -168,6 +168,7 @@ private[floe] final class ManagedFiles(directory: HadoopPath, conf: Configuratio
     publish(name, content.map(_.duplicate()))
     val siblings = alias.stripSuffix(".delta") + "_"
     if (list().exists(other => other.startsWith(siblings) && other.endsWith(".delta") && other != name)) {
+      delete(alias) // managers differ in what an existing file means to a rename
       publish(alias, content)
     }
   }
