@@ -14,6 +14,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +63,7 @@ class _LoadSession:
     store: str
     loading: Loading
     portions: Iterator[Portion]
+    ahead: Future[Portion | None] | None = None
 
 
 @dataclass(slots=True)
@@ -81,6 +83,7 @@ class Engine:
         # A number that no other life of the sidecar gave to another store's session.
         self._sessions = itertools.count(secrets.randbits(48))
         self._loads: dict[int, _LoadSession] = {}
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="floe-reader")
         self._snapshots: dict[int, _SnapshotSession] = {}
 
     # -- registry ---------------------------------------------------------------------------------
@@ -241,7 +244,8 @@ class Engine:
             raise Fenced(f"store {table.store}: load {session} was begun with another sidecar")
         work.loading.allocate = lambda kind, size: self._allocate(table, kind, size)
         try:
-            portion = next(work.portions, None)
+            ahead = work.ahead or self._readers.submit(next, work.portions, None)
+            portion = ahead.result()
         except BaseException:
             self._loads.pop(session, None)  # a generator that failed would end as if complete
             raise
@@ -250,6 +254,8 @@ class Engine:
             if not work.loading.lineage.in_memory:
                 table.log = work.loading.log
             return {"done": True}
+        # The next one is read while the shim links this one.
+        work.ahead = self._readers.submit(next, work.portions, None)
         return {
             "version": portion.version,
             "id": str(portion.id),

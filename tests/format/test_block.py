@@ -20,9 +20,9 @@ def test_a_block_gives_back_its_rows_whatever_lies_behind_it(
     data, starts = block.encode(rows, group_hash=1, back=2)
     found = block.decode(memoryview(data + behind))
     assert found is not None
-    back, words, size = found
-    assert size == len(data)
-    assert words.tolist() == starts.tolist()
+    back = found.rows()
+    assert found.size == len(data)
+    assert found.starts.tolist() == starts.tolist()
     assert changes_of(back) == listed
     for name in ("family", "hash", "expiry"):
         assert getattr(back, name).tolist() == getattr(rows, name).tolist(), name

@@ -27,7 +27,9 @@ def sealed(tmp_path: Path) -> SealedSegment:
 
 
 def read(path: Path, seal: tuple[int, int] | None = None) -> list[list[Change]]:
-    return [changes_of(rows) for rows, _ in segments.read(path, name=path.name, sealed=seal)]
+    return [
+        changes_of(found.rows()) for found, _ in segments.read(path, name=path.name, sealed=seal)
+    ]
 
 
 def block_ends() -> list[int]:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from floe.checkpoint.lineage import Lineage
 from floe.checkpoint.log import KnownSegment, LogState
 from floe.checkpoint.source import FileSource
 from floe.format import block, manifest
+from floe.format.block import Block
 from floe.format.layout import STAGED
 from floe.format.rows import Rows
 from floe.format.words import U64
@@ -74,16 +76,17 @@ class Loading:
             path = self.source.path(entry.name)
             words: list[U64] = []
             seen = 0
-            for rows, at in segments.read(
+            for found, at in segments.read(
                 path, name=self.source.shown(entry.name), sealed=(entry.bytes, entry.crc)
             ):
-                live = entry.live[seen : seen + len(rows)]
-                seen += len(rows)
+                live = entry.live[seen : seen + len(found)]
+                seen += len(found)
                 words.append(at)
                 markers = block.marker(entry.number, at)
-                if not live.all():
-                    rows, markers = rows.take(live), markers[live]
-                yield from self._stage(rows, markers, version, id)
+                if live.all():
+                    yield self._whole(found, markers, version, id)
+                else:
+                    yield from self._stage(found.rows().take(live), markers[live], version, id)
             self.log.segments[entry.number] = KnownSegment(
                 entry, np.concatenate(words) if words else np.empty(0, np.uint64)
             )
@@ -100,19 +103,38 @@ class Loading:
             yield self._portion(part, marks, version, id)
             start = stop
 
+    def _whole(self, found: Block, markers: U64, version: int, id: UUID) -> Portion:
+        """A block whose records all live: they lie as memory wants them, and are copied as one."""
+        records = found.records
+        starts = found.starts - np.uint64(len(found.words) - len(records))
+        return self._described(found.directory, records, starts, markers, version, id)
+
     def _portion(self, rows: Rows, markers: U64 | None, version: int, id: UUID) -> Portion:
         records, starts = rows.records()
+        columns = np.empty(len(rows), block.DIRECTORY)
+        for name in ("op", "family", "expiry", "key_len", "value_len"):
+            columns[name] = getattr(rows, name)
+        return self._described(columns, records, starts, markers, version, id)
+
+    def _described(
+        self,
+        rows: npt.NDArray[np.void],
+        records: U64,
+        starts: U64,
+        markers: U64 | None,
+        version: int,
+        id: UUID,
+    ) -> Portion:
+        """Copies records into the arena and says of each where it is and what it means."""
         arena = self.allocate("arena", records.nbytes)
         self.space.words[arena.ref >> 3 : (arena.ref >> 3) + len(records)] = records
         staged = self.allocate("staged", len(rows) * STAGED.itemsize)
         out = self.space.structs(staged.ref, len(rows), STAGED)
         key_refs = np.uint64(arena.ref) + starts * np.uint64(8)
         out["key"] = key_refs
-        out["value"] = key_refs + np.uint64(8) * (rows.key_words + np.uint64(1))
+        key_bytes = (rows["key_len"].astype(np.uint64) + np.uint64(7)) & ~np.uint64(7)
+        out["value"] = key_refs + np.uint64(8) + key_bytes
         out["cold"] = 0 if markers is None else markers
-        out["expiry"] = rows.expiry
-        out["key_len"] = rows.key_len
-        out["value_len"] = rows.value_len
-        out["family"] = rows.family
-        out["op"] = rows.op
+        for name in ("expiry", "key_len", "value_len", "family", "op"):
+            out[name] = rows[name]
         return Portion(version, id, staged, len(rows), arena, records.nbytes)

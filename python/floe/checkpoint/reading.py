@@ -160,12 +160,12 @@ def _snapshot(source: FileSource, version: int, id: UUID) -> Iterator[Rows]:
     for entry in entries:
         path = source.path(entry.name)
         seen = 0
-        for rows, _ in segments.read(
+        for found, _ in segments.read(
             path, name=source.shown(entry.name), sealed=(entry.bytes, entry.crc)
         ):
-            live = entry.live[seen : seen + len(rows)]
-            seen += len(rows)
-            yield rows if live.all() else rows.take(live)
+            live = entry.live[seen : seen + len(found)]
+            seen += len(found)
+            yield found.rows() if live.all() else found.rows().take(live)
 
 
 def _concatenated(parts: list[Rows]) -> Rows:

@@ -15,6 +15,7 @@ reading a log that was never sealed stops in front of it.
 
 import struct
 import zlib
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from floe.format.layout import NEVER
 from floe.format.rows import Rows
 from floe.format.words import U64, gather
 
-__all__ = ["FULL", "decode", "encode", "marker", "marker_segment", "marker_word"]
+__all__ = ["FULL", "Block", "decode", "encode", "marker", "marker_segment", "marker_word"]
 
 # Part of the on-disk format.
 _MAGIC = b"FLBK"
@@ -73,8 +74,48 @@ def encode(
     return _MAGIC + struct.pack("<I", crc) + header[8:] + body, starts
 
 
-def decode(data: memoryview, *, trusted: bool = False) -> tuple[Rows, U64, int] | None:
-    """The rows, the word of each record, and the bytes of the block at the front of `data`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A block as it lies in its file; records are found through the directory, not copied."""
+
+    directory: npt.NDArray[np.void]
+    words: U64
+
+    def __len__(self) -> int:
+        return len(self.directory)
+
+    @property
+    def size(self) -> int:
+        return self.words.nbytes
+
+    @property
+    def starts(self) -> U64:
+        """The word at which each record begins."""
+        return self.directory["word"].astype(np.uint64)
+
+    @property
+    def records(self) -> U64:
+        """All records, one after the other."""
+        return self.words[(HEADER_BYTES + self.directory.nbytes) // 8 :]
+
+    def rows(self) -> Rows:
+        directory, words, starts = self.directory, self.words, self.starts
+        key_words = (directory["key_len"].astype(np.uint64) + np.uint64(7)) >> np.uint64(3)
+        value_words = (directory["value_len"].astype(np.uint64) + np.uint64(7)) >> np.uint64(3)
+        return Rows(
+            directory["op"],
+            directory["family"],
+            words[starts],
+            directory["expiry"],
+            directory["key_len"],
+            directory["value_len"],
+            gather(words, starts + np.uint64(1), key_words),
+            gather(words, starts + np.uint64(1) + key_words, value_words),
+        )
+
+
+def decode(data: memoryview, *, trusted: bool = False) -> Block | None:
+    """The block at the front of `data`.
 
     None when no whole block is there. `trusted` skips the checksum, for bytes that a checksum over
     the whole file has covered.
@@ -89,21 +130,7 @@ def decode(data: memoryview, *, trusted: bool = False) -> tuple[Rows, U64, int] 
     if not trusted and zlib.crc32(data[8:size]) != crc:
         return None
     directory = np.frombuffer(data, DIRECTORY, count, HEADER_BYTES)
-    words = np.frombuffer(data, np.uint64, size // 8)
-    starts = directory["word"].astype(np.uint64)
-    key_words = (directory["key_len"].astype(np.uint64) + np.uint64(7)) >> np.uint64(3)
-    value_words = (directory["value_len"].astype(np.uint64) + np.uint64(7)) >> np.uint64(3)
-    rows = Rows(
-        directory["op"],
-        directory["family"],
-        words[starts],
-        directory["expiry"],
-        directory["key_len"],
-        directory["value_len"],
-        gather(words, starts + np.uint64(1), key_words),
-        gather(words, starts + np.uint64(1) + key_words, value_words),
-    )
-    return rows, starts, size
+    return Block(directory, np.frombuffer(data, np.uint64, size // 8))
 
 
 def marker(segment: int, words: U64) -> U64:

@@ -16,6 +16,7 @@ import numpy as np
 
 from floe.errors import Corrupt, InvalidRequest, Unavailable
 from floe.format import block
+from floe.format.block import Block
 from floe.format.rows import Rows
 from floe.format.words import U64
 
@@ -86,7 +87,7 @@ class SegmentWriter:
 
 def read(
     path: Path, *, name: str, sealed: tuple[int, int] | None = None
-) -> Iterator[tuple[Rows, U64]]:
+) -> Iterator[tuple[Block, U64]]:
     """The blocks of a segment with the words of their records in the file.
 
     `sealed` is (bytes, crc) as a manifest says; such a file must match to the last bit. Without it
@@ -116,6 +117,5 @@ def read(
             if sealed is not None:
                 raise Corrupt(f"{name} has no whole block at byte {at}", path=name)
             return
-        rows, words, size = found
-        yield rows, words + np.uint64(at // 8)
-        at += size
+        yield found, found.starts + np.uint64(at // 8)
+        at += found.size
