@@ -12,32 +12,16 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 import floe
+from floe.cli.run import Store
 from floe.errors import InvalidRequest
-from floe.session import PROVIDER_CLASS
 
-_STATE = "org.apache.spark.sql.execution.streaming.state"
-
-
-class Provider(StrEnum):
-    """A state store provider under the name that tests and reports use."""
-
-    FLOE = "floe"
-    ROCKSDB = "rocksdb"
-    MEMORY = "memory"
-
-    @property
-    def class_name(self) -> str:
-        return {
-            Provider.FLOE: PROVIDER_CLASS,
-            Provider.ROCKSDB: f"{_STATE}.RocksDBStateStoreProvider",
-            Provider.MEMORY: f"{_STATE}.HDFSBackedStateStoreProvider",
-        }[self]
+# The stores that `floe run` offers are the providers under test.
+Provider = Store
 
 
 def chosen_providers() -> list[Provider]:
