@@ -69,3 +69,33 @@ def test_a_refused_setting_does_not_outlive_its_query(
     store = harness.provider(kind, tmp_path / "another").open(0)
     store.run([Put(X, Value(1, "a", 3))])
     assert store.commit().version == 1
+
+
+def test_stores_are_spread_over_several_sidecars_and_all_of_them_may_die(tmp_path: Path) -> None:
+    """In a JVM of its own: how many sidecars there are is settled by the first store."""
+    kind = ProviderKind(
+        "several",
+        FLOE_V2.class_name,
+        {
+            **FLOE_V2.conf,
+            "spark.sql.streaming.stateStore.floe.sidecar.processes": "2",
+            "spark.sql.streaming.stateStore.floe.memory": "256m",
+        },
+        FLOE_V2.format_version,
+    )
+    harness = Harness(tmp_path)
+    try:
+        providers = [harness.provider(kind, tmp_path / "state", partition=i) for i in range(6)]
+        ids: list[str | None] = [None] * len(providers)
+        for version in range(3):
+            for i, provider in enumerate(providers):
+                store = provider.open(version, ids[i])
+                store.run([Put(X, Value(version, "a", i))])
+                ids[i] = store.commit().id
+            harness.kill_sidecars()
+        for i, id in enumerate(ids):
+            store = harness.provider(kind, tmp_path / "state", partition=i).open(3, id)
+            assert store.run([Get(X)]) == [[2, "a" * i]]
+            store.abort()
+    finally:
+        harness.close()
